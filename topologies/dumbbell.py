@@ -1,0 +1,18 @@
+"""A dumbbell: half of the hosts on either side of one bottleneck link."""
+
+from __future__ import annotations
+
+from topologies.model import Link, LinkSpec, Network
+
+
+def dumbbell(
+    workers: int, bottleneck: LinkSpec, access: LinkSpec, bottleneck_back: LinkSpec | None = None, access_back: LinkSpec | None = None
+) -> Network:
+    """Join the first half of h1..hN to s1, the rest to s2, and s1 to s2 by the bottleneck."""
+    hosts = tuple(f"h{i + 1}" for i in range(workers))
+    left = (workers + 1) // 2
+    down = access_back or access
+    links = [Link("bottleneck", "s1", "s2", bottleneck, bottleneck_back or bottleneck, bottleneck=True)]
+    for i, host in enumerate(hosts):
+        links.append(Link(f"access-{host}", host, "s1" if i < left else "s2", access, down))
+    return Network(hosts, ("s1", "s2"), tuple(links))
