@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise, permutations
 
 import networkx as nx
 
@@ -99,9 +100,14 @@ class Network:
 
     def path(self, source: str, target: str) -> list[Direction]:
         """Return the directions a frame crosses from source to target on a shortest path."""
-        nodes = nx.shortest_path(self.graph, source, target)
-        by_ends = {(d.source, d.target): d for d in self.directions()}
-        return [by_ends[pair] for pair in zip(nodes, nodes[1:], strict=False)]
+        return self._along(nx.shortest_path(self.graph, source, target))
+
+    def _along(self, nodes: list[str]) -> list[Direction]:
+        return [self._by_ends[pair] for pair in pairwise(nodes)]
+
+    @cached_property
+    def _by_ends(self) -> dict[tuple[str, str], Direction]:
+        return {(d.source, d.target): d for d in self.directions()}
 
     def base_rtt_s(self, source: str, target: str) -> float:
         """Return the configured round-trip time between two hosts, queues empty."""
@@ -116,19 +122,18 @@ class Network:
     def with_queues_fixed(self, mtu: int) -> Network:
         """Turn every queue given in BDPs into bytes, once, before the run starts."""
         longest: dict[str, float] = {}
-        for source in self.hosts:
-            for target in self.hosts:
-                if source != target:
-                    rtt_s = self.base_rtt_s(source, target)
-                    for direction in self.path(source, target):
-                        longest[direction.name] = max(longest.get(direction.name, 0.0), rtt_s)
+        for source, target in permutations(self.hosts, 2):
+            rtt_s = self.base_rtt_s(source, target)
+            for nodes in nx.all_shortest_paths(self.graph, source, target):
+                for direction in self._along(nodes):
+                    longest[direction.name] = max(longest.get(direction.name, 0.0), rtt_s)
 
         def fixed(spec: LinkSpec, name: str) -> LinkSpec:
             if spec.rate_bps is None or spec.queue_bytes is not None:
                 return spec
             bdp_bytes = spec.rate_bps * longest.get(name, 0.0) / 8
             least = MIN_QUEUE_FRAMES * (mtu + ETHERNET_HEADER_BYTES)
-            return replace(spec, queue_bytes=max(least, round((spec.queue_bdp or 1.0) * bdp_bytes)), queue_bdp=None)
+            return replace(spec, queue_bytes=max(least, round((1.0 if spec.queue_bdp is None else spec.queue_bdp) * bdp_bytes)), queue_bdp=None)
 
         links = tuple(
             replace(

@@ -1,0 +1,220 @@
+"""The delay line: one process that holds frames between pairs of interfaces, where the kernel has no netem.
+
+Speaks JSON lines. First line in: {"directions": [{"name", "from", "to", "delay_s", "jitter_s", "loss", "seed"}, ...],
+"frame_bytes": n}; answer {"event": "ready"}. Then {"set": name, "delay_s": ...} changes a direction in place, and {"stats": true}
+answers with counters and a histogram of lateness. It ends when its input closes.
+
+A frame is due at the kernel's arrival stamp + the hold time, so a late wake-up is not added to the delay but shows as lateness.
+Jitter is redrawn every 50 ms, not per frame, and never overtakes: a draw per frame into a FIFO would raise the mean under load.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import select
+import socket
+import struct
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.processes import die_with_parent
+
+JITTER_REDRAW_S = 0.050
+LATENESS_BUCKET_S = 10e-6
+LATENESS_BUCKETS = 2000  # the last one takes everything later
+REALTIME_PRIORITY = 25
+
+_SOL_PACKET = 263
+_PACKET_IGNORE_OUTGOING = 23
+_PACKET_STATISTICS = 6
+_SO_SNDBUFFORCE = 32
+_SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
+_BUFFER_BYTES = 32 << 20
+_BURST_FRAMES = 64
+_TIMESPEC = struct.Struct("@qq")
+
+
+@dataclass
+class Direction:
+    """Frames on their way from one interface to another."""
+
+    name: str
+    target: socket.socket
+    delay_s: float
+    jitter_s: float
+    loss: float
+    random: random.Random
+    held: deque[tuple[float, bytes]] = field(default_factory=deque)
+    hold_s: float = 0.0
+    redraw_at: float = 0.0
+    last_due: float = 0.0
+    frames: int = 0
+    sent_bytes: int = 0
+    lost: int = 0
+    send_errors: int = 0
+    lateness: list[int] = field(default_factory=lambda: [0] * (LATENESS_BUCKETS + 1))
+
+    def take(self, frame: bytes, arrived: float) -> None:
+        """Hold a frame that arrived at the given monotonic time, or lose it."""
+        if self.loss and self.random.random() < self.loss:
+            self.lost += 1
+            return
+        if arrived >= self.redraw_at:
+            self.hold_s = self.delay_s
+            if self.jitter_s:
+                self.hold_s = max(0.0, self.delay_s + self.random.uniform(-self.jitter_s, self.jitter_s))
+            self.redraw_at = arrived + JITTER_REDRAW_S
+        due = arrived + self.hold_s
+        if due < self.last_due:
+            due = self.last_due
+        self.last_due = due
+        self.held.append((due, frame))
+
+    def release(self, now: float) -> None:
+        """Send every frame that is due."""
+        held = self.held
+        while held and held[0][0] <= now:
+            due, frame = held.popleft()
+            try:
+                self.target.send(frame)
+            except OSError:  # interface down or gone, or no buffer: the frame is lost, and counted
+                self.send_errors += 1
+                continue
+            self.frames += 1
+            self.sent_bytes += len(frame)
+            bucket = int((now - due) / LATENESS_BUCKET_S)
+            self.lateness[bucket if bucket < LATENESS_BUCKETS else LATENESS_BUCKETS] += 1
+
+    def change(self, order: dict[str, Any]) -> None:
+        """Adopt new values; frames already held keep their time."""
+        self.delay_s = order.get("delay_s", self.delay_s)
+        self.jitter_s = order.get("jitter_s", self.jitter_s)
+        self.loss = order.get("loss", self.loss)
+        self.redraw_at = 0.0
+
+    def stats(self) -> dict[str, Any]:
+        """Return the counters since the start, the histogram as {bucket: count}."""
+        histogram = {str(i): count for i, count in enumerate(self.lateness) if count}
+        return {
+            "frames": self.frames,
+            "bytes": self.sent_bytes,
+            "lost": self.lost,
+            "send_errors": self.send_errors,
+            "held": len(self.held),
+            "lateness": histogram,
+        }
+
+
+class DelayLine:
+    """All directions of a run, served by one loop."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        """Open the interfaces that the configuration names."""
+        self._frame_bytes = config["frame_bytes"]
+        self._sockets: dict[str, socket.socket] = {}
+        self._by_source: dict[socket.socket, Direction] = {}
+        self._socket_drops = 0
+        self.directions: dict[str, Direction] = {}
+        for entry in config["directions"]:
+            direction = Direction(
+                entry["name"],
+                self._open(entry["to"]),
+                entry["delay_s"],
+                entry["jitter_s"],
+                entry["loss"],
+                random.Random(entry["seed"]),
+            )
+            self.directions[entry["name"]] = direction
+            self._by_source[self._open(entry["from"])] = direction
+
+    def serve(self, control_fd: int) -> None:
+        """Move frames until the control input closes."""
+        sources = list(self._by_source)
+        watched = [*sources, control_fd]
+        directions = list(self.directions.values())
+        offset = offset_at = 0.0
+        while True:
+            now = time.monotonic()
+            if now - offset_at > 1.0:  # arrival stamps are wall-clock; due times must not jump with it
+                offset, offset_at = time.time() - now, now
+            due = min((d.held[0][0] for d in directions if d.held), default=now + 1.0)
+            readable, _, _ = select.select(watched, [], [], max(0.0, due - now))
+            for source in readable:
+                if source is control_fd:
+                    if not self._obey(control_fd):
+                        return
+                else:
+                    self._receive(source, self._by_source[source], offset)
+            now = time.monotonic()
+            for direction in directions:
+                direction.release(now)
+
+    def _receive(self, source: socket.socket, direction: Direction, offset: float) -> None:
+        for _ in range(_BURST_FRAMES):
+            try:
+                frame, ancillary, _, _ = source.recvmsg(self._frame_bytes, 64)
+            except BlockingIOError:
+                return
+            except OSError:  # the interface went down; frames come again when it is up
+                return
+            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+            direction.take(frame, seconds + nanoseconds * 1e-9 - offset)
+
+    def _obey(self, control_fd: int) -> bool:
+        data = os.read(control_fd, 1 << 16)
+        if not data:
+            return False
+        for line in data.decode().splitlines():  # orders are short: a pipe never splits a line under PIPE_BUF
+            order = json.loads(line)
+            if "set" in order:
+                self.directions[order["set"]].change(order)
+            else:
+                _say({"event": "stats", "socket_drops": self._drops(), "directions": {n: d.stats() for n, d in self.directions.items()}})
+        return True
+
+    def _drops(self) -> int:
+        for packet_socket in self._sockets.values():  # reading resets the kernel's counter
+            self._socket_drops += struct.unpack("II", packet_socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
+        return self._socket_drops
+
+    def _open(self, interface: str) -> socket.socket:
+        if interface not in self._sockets:
+            raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            raw.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+            raw.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
+            raw.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER_BYTES)
+            raw.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            raw.setblocking(False)
+            raw.bind((interface, 3))  # ETH_P_ALL; bound last, so that no frame comes in before the options hold
+            self._sockets[interface] = raw
+        return self._sockets[interface]
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Read the configuration from standard input, then serve."""
+    die_with_parent()
+    line = DelayLine(json.loads(sys.stdin.buffer.raw.readline()))  # type: ignore[attr-defined]
+    realtime = True
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REALTIME_PRIORITY))
+    except PermissionError:
+        realtime = False
+    gc.disable()  # nothing here makes cycles, and a collection would hold frames up
+    _say({"event": "ready", "realtime": realtime})
+    line.serve(sys.stdin.fileno())
+
+
+if __name__ == "__main__":
+    main()

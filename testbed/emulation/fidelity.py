@@ -1,0 +1,83 @@
+"""Did the emulated queues really serve at their configured rate? Pure arithmetic on queue samples.
+
+Fidelity = delivered / configured over the time a queue was backlogged. An interval between two samples counts only if
+the backlog at its start could fill it (backlog >= rate x dt): then the queue cannot have run empty in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+WINDOW_S = 1.0
+LEAST_WINDOW_COVERAGE = 0.2  # a window with less backlogged time than this says little and is not "the worst"
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How faithfully one or more queues were served."""
+
+    value: float | None  # None: never backlogged long enough to tell
+    coverage: float  # share of the time that counted
+    worst_second: float | None  # the lowest value of any 1 s window
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return it for the manifest."""
+        return {"value": self.value, "coverage": self.coverage, "worst_second": self.worst_second}
+
+
+@dataclass(frozen=True)
+class _Intervals:
+    start_s: Floats
+    seconds: Floats
+    delivered_bits: Floats
+    configured_bits: Floats
+    total_s: float
+
+
+def fidelity(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps: Floats) -> Fidelity:
+    """Judge one queue from its samples, in order of time."""
+    return _judge([_backlogged(time_s, sent_bytes, backlog_bytes, rate_bps)])
+
+
+def combined(samples: Iterable[tuple[Floats, Floats, Floats, Floats]]) -> Fidelity:
+    """Judge several queues together; each gives (time, sent, backlog, rate)."""
+    return _judge([_backlogged(*queue) for queue in samples])
+
+
+def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps: Floats) -> _Intervals:
+    seconds = np.diff(time_s)
+    delivered_bits = np.diff(sent_bytes) * 8.0
+    configured_bits = rate_bps[:-1] * seconds
+    # An interval across a change of rate belongs to neither rate.
+    counted = (backlog_bytes[:-1] * 8.0 >= configured_bits) & (np.diff(rate_bps) == 0) & (seconds > 0)
+    total_s = float(time_s[-1] - time_s[0]) if len(time_s) else 0.0
+    return _Intervals(time_s[:-1][counted], seconds[counted], delivered_bits[counted], configured_bits[counted], total_s)
+
+
+def _judge(queues: list[_Intervals]) -> Fidelity:
+    configured = sum(float(q.configured_bits.sum()) for q in queues)
+    total_s = sum(q.total_s for q in queues)
+    if configured == 0 or total_s == 0:
+        return Fidelity(None, 0.0, None)
+    value = sum(float(q.delivered_bits.sum()) for q in queues) / configured
+    coverage = sum(float(q.seconds.sum()) for q in queues) / total_s
+    worst = [w for q in queues if (w := _worst_window(q)) is not None]
+    return Fidelity(value, coverage, min(worst, default=None))
+
+
+def _worst_window(queue: _Intervals) -> float | None:
+    if not len(queue.start_s):
+        return None
+    window = np.floor((queue.start_s - queue.start_s[0]) / WINDOW_S).astype(int)
+    seconds = np.bincount(window, queue.seconds)
+    enough = seconds >= LEAST_WINDOW_COVERAGE * WINDOW_S
+    if not enough.any():
+        return None
+    served = np.bincount(window, queue.delivered_bits)[enough] / np.bincount(window, queue.configured_bits)[enough]
+    return float(served.min())

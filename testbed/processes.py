@@ -1,0 +1,79 @@
+"""Tie processes together so that none outlives the one the user started.
+
+`kill -9` reaches only one process; the kernel's parent-death signal passes it down each link of our own chain, and
+`die_with_launchers` covers the links that are not ours (make, sudo, sh -c).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import threading
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LAUNCHERS = {"make", "gmake", "sudo", "doas", "env", "timeout", "setpriv"}
+_SHELLS = {"sh", "dash", "bash", "ash", "zsh"}
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int, what: str) -> int:
+    """Raise OSError naming what failed when a libc call returned -1."""
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent's thread ends (call it first thing after fork or exec)."""
+    check(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl(PR_SET_PDEATHSIG)")
+
+
+def ancestors(pid: int) -> list[tuple[int, str, list[str]]]:
+    """Return (pid, command name, arguments) of the parent, its parent and so on."""
+    found = []
+    while pid > 1:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (OSError, ValueError, IndexError):
+            break
+        found.append((pid, name, arguments))
+    return found
+
+
+def launchers(chain: list[tuple[int, str, list[str]]]) -> list[int]:
+    """Return the ancestors that merely launched us: make, sudo, `sh -c`; a login or interactive shell is not one."""
+    pids = []
+    for pid, name, arguments in chain:
+        wraps = name in _LAUNCHERS or (name in _SHELLS and any(a.startswith("-") and "c" in a for a in arguments[1:2]))
+        if not wraps:
+            break
+        pids.append(pid)
+    return pids
+
+
+def die_with_launchers() -> None:
+    """End this process by SIGKILL as soon as one of its launchers has ended."""
+    descriptors = []
+    for pid in launchers(ancestors(os.getpid())):
+        try:
+            descriptors.append(os.pidfd_open(pid))
+        except OSError:
+            continue
+    if not descriptors:
+        return
+
+    def watch() -> None:
+        poll = select.poll()
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        poll.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="launcher-watch", daemon=True).start()

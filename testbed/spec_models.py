@@ -1,0 +1,158 @@
+"""What may stand in an experiment file: frozen pydantic models, unit strings at the edge, SI inside.
+
+A field named `rate_bps` is written `rate` in the file. `model_dump()` gives SI values under SI names;
+`model_dump(mode="json", by_alias=True, exclude_unset=True)` gives back what the file said.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
+
+from testbed.spec_fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
+from testbed.spec_topology import Dumbbell, LeafSpine, Star
+
+
+def resolve_scheme(entry: str | dict[str, Any]) -> Any:
+    """Look a scheme up in the registry; imported late, so that units and networks need no workload."""
+    from workloads.schemes import parse_scheme, resolve
+
+    return resolve(parse_scheme(entry) if isinstance(entry, str) else dict(entry))
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
+        raise ValueError(f"{text!r} cannot name a results folder; use letters, digits, '-', '_' and '.', and begin with a letter or digit")
+    return text
+
+
+def _scheme(entry: object, info: ValidationInfo) -> object:
+    if not isinstance(entry, str | dict):
+        raise ValueError(f"must be a scheme's name or a mapping such as {{scheme: topk, ratio: 0.1}}, not {entry!r}")
+    _resolver(info)(entry)
+    return entry
+
+
+def _resolver(info: ValidationInfo) -> Any:
+    return (info.context or {}).get("resolve_scheme", resolve_scheme)
+
+
+class ProcessHosts(Model):
+    """Each worker is a process in its own network namespace."""
+
+    kind: Literal["process"] = "process"
+
+
+class ContainerHosts(Model):
+    """Each worker is a container."""
+
+    kind: Literal["container"]
+    image: str = Field(description="a container needs an image, such as image: testbed:latest")
+    gpus: Annotated[Whole, Field(ge=0)] = 0
+    cpus: Annotated[Number, Field(gt=0)] | None = None
+    memory_bytes: Size | None = Field(None, alias="memory")
+
+
+class Transport(Model):
+    """TCP settings, the same for every scheme."""
+
+    congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "cubic"
+    ecn: StrictBool = False
+
+
+TrainModel = Literal["small_cnn", "resnet8", "resnet20", "resnet18"]
+ReplayModel = Literal["resnet18", "vgg16", "resnet50", "gpt2-small", "small_cnn", "resnet8", "resnet20"]
+
+
+class Optimizer(Model):
+    """How the gradients are applied."""
+
+    name: Literal["sgd", "adam"]
+    lr: Annotated[Number, Field(gt=0)] = Field(description="an optimizer needs a learning rate, such as lr: 0.05")
+    momentum: Annotated[Number, Field(ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[Number, Field(ge=0)] = 0.0
+
+
+class ReplayBudget(Model):
+    """When to stop: whichever comes first."""
+
+    seconds: Seconds | None = None
+    steps: Count | None = None
+
+    @model_validator(mode="after")
+    def _at_least_one(self) -> ReplayBudget:
+        if all(value is None for _, value in self):
+            raise ValueError(f"a budget needs at least one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+class TrainBudget(ReplayBudget):
+    """When to stop: whichever comes first. An accuracy alone runs until it is reached."""
+
+    accuracy: Accuracy | None = None
+
+
+class Train(Model):
+    """Really train a model."""
+
+    kind: Literal["train"]
+    model: TrainModel
+    dataset: Literal["fashion-mnist", "cifar10", "cifar100"]
+    data_dir: str | None = None
+    batch_size: Count = 32  # per worker
+    optimizer: Optimizer
+    budget: TrainBudget
+    eval_every_s: Seconds = Field(5.0, alias="eval_every")
+    eval_samples: Count = 2000
+    warmup_steps: Annotated[Whole, Field(ge=0)] = 8  # not recorded
+    target_accuracy: Accuracy | None = None  # what the time-to-accuracy figure asks for
+
+    def to_job(self) -> dict[str, Any]:
+        """Return the plain SI form the workers read."""
+        return self.model_dump()
+
+
+class Replay(Model):
+    """Send a model's gradients with the compute slept."""
+
+    kind: Literal["replay"]
+    model: ReplayModel
+    compute_s: Time = Field(alias="compute", description="a replay needs the compute time of one step, such as compute: 60ms")
+    batch_size: Count = 32
+    budget: ReplayBudget
+    warmup_steps: Annotated[Whole, Field(ge=0)] = 8
+
+    def to_job(self) -> dict[str, Any]:
+        """Return the plain SI form the workers read."""
+        job = self.model_dump()
+        return {**job, "budget": {**job["budget"], "accuracy": None}}
+
+
+class Experiment(Model):
+    """One experiment file."""
+
+    name: Annotated[str, AfterValidator(_name)]
+    description: str = ""
+    backend: Literal["emulated", "simulated", "cluster"]
+    topology: Annotated[Star | Dumbbell | LeafSpine, Field(discriminator="kind")]
+    hosts: Annotated[ProcessHosts | ContainerHosts, Field(discriminator="kind")] = ProcessHosts()
+    workload: Annotated[Train | Replay, Field(discriminator="kind")]
+    schemes: tuple[Annotated[Any, AfterValidator(_scheme)], ...]
+    conditions: tuple[dict[str, Any], ...] = ()
+    sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    seed: Annotated[Whole, Field(ge=0)] = 1
+    repeats: Count = 1
+    transport: Transport = Transport()
+
+    @field_validator("schemes", mode="after")
+    @classmethod
+    def _some_and_none_twice(cls, schemes: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
+        if not schemes:
+            raise ValueError("must not be empty")
+        slugs = [_resolver(info)(entry).slug for entry in schemes]
+        faults: list[tuple[Place, str]] = [((i,), f"scheme '{slug}' is listed twice") for i, slug in enumerate(slugs) if slug in slugs[:i]]
+        if faults:
+            raise Faults(faults)
+        return schemes

@@ -1,0 +1,140 @@
+"""Links and topologies as an experiment file describes them; each builds its `topologies.Network`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from testbed import units
+from testbed.spec_fields import Count, Faults, Loss, Model, Mtu, Place, QueueLimit, Rate, Time, Whole
+from topologies import LinkSpec, Network, dumbbell, leafspine, star
+from topologies.model import ETHERNET_HEADER_BYTES
+
+
+class Reverse(Model):
+    """What differs in a link's opposite direction; the rest is as in the link itself."""
+
+    rate_bps: Rate | None = Field(None, alias="rate")
+    delay_s: Time | None = Field(None, alias="delay")
+    jitter_s: Time | None = Field(None, alias="jitter")
+    loss: Loss | None = None
+    queue: QueueLimit | None = None
+
+
+class LinkModel(Model):
+    """A link: one direction, and what differs in the other."""
+
+    rate_bps: Rate = Field(alias="rate", description="a link needs a rate, such as rate: 40mbit")
+    delay_s: Time = Field(0.0, alias="delay")  # one way
+    jitter_s: Time = Field(0.0, alias="jitter")  # half-width of the spread around the delay
+    loss: Loss = 0.0
+    queue: QueueLimit = units.Queue(bdp=1.0)
+    reverse: Reverse | None = None
+
+    @property
+    def forward(self) -> LinkSpec:
+        """Return the direction the link was described in."""
+        return LinkSpec(self.rate_bps, self.delay_s, self.jitter_s, self.loss, self.queue.size_bytes, self.queue.bdp)
+
+    @property
+    def backward(self) -> LinkSpec:
+        """Return the opposite direction: the same, but for what `reverse` overrides."""
+        changed = {} if self.reverse is None else {k: v for k, v in self.reverse if v is not None}
+        return self.model_copy(update=changed).forward
+
+    @model_validator(mode="after")
+    def _jitter_within_delay(self) -> LinkModel:
+        faults: list[tuple[Place, str]] = []
+        if self.jitter_s > self.delay_s:
+            faults.append((("jitter",), "jitter must not exceed the delay it spreads around"))
+        elif self.backward.jitter_s > self.backward.delay_s:
+            faults.append((("reverse",), "jitter must not exceed the delay it spreads around, in this direction too"))
+        if faults:
+            raise Faults(faults)
+        return self
+
+
+class _Topology(Model):
+    workers: Annotated[Whole, Field(ge=2)]
+    mtu: Mtu = "auto"
+
+    def network(self) -> Network:
+        """Build the graph this topology describes."""
+        raise NotImplementedError
+
+    def resolved_mtu(self) -> int:
+        """Return the MTU, chosen by the slowest link if it was left to us."""
+        return self.network().auto_mtu() if self.mtu == "auto" else int(self.mtu)
+
+    def links(self) -> Iterator[tuple[str, LinkModel]]:
+        """Yield the links by their name in the file."""
+        for name, value in self:
+            if isinstance(value, LinkModel):
+                yield name, value
+
+    @model_validator(mode="after")
+    def _queues_hold_a_frame(self) -> _Topology:
+        least = self.resolved_mtu() + ETHERNET_HEADER_BYTES
+        faults: list[tuple[Place, str]] = []
+        for name, link in self.links():
+            given = {(name, "queue"): link.queue, (name, "reverse", "queue"): link.reverse.queue if link.reverse else None}
+            for path, queue in given.items():
+                if queue is not None and queue.size_bytes is not None and queue.size_bytes < least:
+                    mtu = least - ETHERNET_HEADER_BYTES
+                    faults.append((path, f"{units.format_size(queue.size_bytes)} cannot hold one frame ({least} bytes at MTU {mtu})"))
+        if faults:
+            raise Faults(faults)
+        return self
+
+
+class Star(_Topology):
+    """Every host on one switch."""
+
+    kind: Literal["star"]
+    link: LinkModel
+
+    def network(self) -> Network:
+        """Build the star."""
+        return star(self.workers, self.link.forward, self.link.backward)
+
+
+class Dumbbell(_Topology):
+    """Half of the hosts on either side of one bottleneck."""
+
+    kind: Literal["dumbbell"]
+    bottleneck: LinkModel
+    access: LinkModel
+
+    def network(self) -> Network:
+        """Build the dumbbell."""
+        return dumbbell(self.workers, self.bottleneck.forward, self.access.forward, self.bottleneck.backward, self.access.backward)
+
+
+class LeafSpine(_Topology):
+    """Every leaf joined to every spine: several equal paths."""
+
+    kind: Literal["leafspine"]
+    leaves: Annotated[Whole, Field(ge=2)]
+    spines: Count
+    fabric: LinkModel
+    access: LinkModel
+
+    def network(self) -> Network:
+        """Build the leaf-spine fabric."""
+        return leafspine(
+            self.workers,
+            self.leaves,
+            self.spines,
+            self.fabric.forward,
+            self.access.forward,
+            self.fabric.backward,
+            self.access.backward,
+        )
+
+    @model_validator(mode="after")
+    def _no_empty_leaf(self) -> LeafSpine:
+        if self.leaves > self.workers:
+            raise Faults([(("leaves",), f"{self.leaves} leaves need at least as many workers, not {self.workers}")])
+        return self
