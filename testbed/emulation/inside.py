@@ -1,0 +1,200 @@
+"""One run, seen from inside its sandbox: python -m testbed.emulation.inside
+
+Reads the plan as one JSON line from standard input and reports by JSON lines on standard output: booted, verified, started,
+worker_failed, done, error. Everything else it makes goes into the run's folder. It ends, and everything with it, when the runner does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from testbed.emulation import sampler, sandbox, usage
+from testbed.emulation.network import EmulatedNetwork, Transport
+from testbed.emulation.plan import RunPlan
+from testbed.emulation.verify import VerificationError, verify
+from testbed.processes import die_with_parent
+from workloads.job import Job
+
+MASTER_PORT = 29500
+USAGE_INTERVAL_S = 0.5
+
+
+class Child:
+    """A helper process that speaks JSON lines over its standard input and output."""
+
+    def __init__(self, module: str, log: Path) -> None:
+        """Start `python -m module`, its errors going to the log."""
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                preexec_fn=die_with_parent,
+            )
+        self.pid = self._process.pid
+        self._module = module
+        self._pending = b""
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send one line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def hear(self, timeout_s: float) -> list[dict[str, Any]]:
+        """Return the messages that arrive within the time, possibly none."""
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        if not select.select([descriptor], [], [], timeout_s)[0]:
+            return []
+        chunk = os.read(descriptor, 1 << 16)
+        if not chunk:
+            raise RuntimeError(f"{self._module} ended with code {self._process.wait()}")
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def wait_for(self, event: str, timeout_s: float) -> dict[str, Any]:
+        """Return the first message of the given kind."""
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            for message in self.hear(left_s):
+                if message["event"] == event:
+                    return message
+                if message["event"] == "error":
+                    raise RuntimeError(message["text"])
+        raise RuntimeError(f"{self._module} was not {event} within {timeout_s:.0f} s")
+
+    def stop(self) -> None:
+        """Close its input and wait for its end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+class Inside:
+    """The run's processes and what they report."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        """Boot the network while the nursery imports torch, then verify it on a quiet machine."""
+        self.plan = plan
+        self.run_dir = Path(plan.run_dir)
+        self.logs = self.run_dir / "logs"
+        self.stream = self.run_dir / "stream"
+        self.workers: dict[str, int] = {}  # job file -> process id
+        self.nursery = Child("workloads.nursery", self.logs / "nursery.log")
+        began = time.monotonic()
+        self.network = EmulatedNetwork(
+            plan.network, plan.mtu, Transport(**plan.transport), plan.kernel_datapath, plan.seed, log_dir=str(self.logs)
+        )
+        report(event="booted", seconds=time.monotonic() - began, substituted=self.network.substituted)
+        if plan.workload["kind"] == "train":
+            self.nursery.tell({"preload": {"dataset": plan.workload["dataset"], "data_dir": plan.workload["data_dir"]}})
+            self.nursery.wait_for("preloaded", 120)
+        else:
+            self.nursery.wait_for("ready", 120)
+        verification = verify(self.network)
+        report(event="verified", verification=verification.to_json(), transport=self.network.transport_settings())
+
+    def run(self) -> int:
+        """Run the workers to their end; return the exit code."""
+        self.sampler = Child("testbed.emulation.sampler", self.logs / "sampler.log")
+        self.sampler.tell(sampler.job(self.network.queues, str(self.stream / "links.jsonl")))
+        self._start_workers()
+        failed = self._watch()
+        self.sampler.stop()
+        if failed is not None:
+            report(event="worker_failed", **failed)
+            return 3
+        report(event="done")
+        return 0
+
+    def _start_workers(self) -> None:
+        hosts = self.plan.network.hosts
+        for rank, host in enumerate(hosts):
+            job = Job(
+                run=self.plan.run,
+                rank=rank,
+                world_size=len(hosts),
+                master_addr=self.network.address(hosts[0]),
+                master_port=MASTER_PORT,
+                interface=self.network.interface(host),
+                run_dir=self.plan.run_dir,
+                seed=self.plan.seed,
+                scheme=self.plan.scheme,
+                workload=self.plan.workload,
+            )
+            path = self.stream / f"job-{rank}.json"
+            job.save(path)
+            self.nursery.tell({"job": str(path), "netns_pid": self.network.host_pids[host], "log": str(self.logs / f"worker-{rank}.log")})
+
+    def _watch(self) -> dict[str, Any] | None:
+        """Take usage snapshots until every worker has ended; return the first that failed."""
+        left = set(range(len(self.plan.network.hosts)))
+        next_usage = time.monotonic()
+        with (self.stream / "usage.jsonl").open("a") as output:
+            while left:
+                for message in self.nursery.hear(max(0.0, next_usage - time.monotonic())):
+                    rank = _rank(message.get("job", ""))
+                    if message["event"] == "started":
+                        self.workers[message["job"]] = message["pid"]
+                        report(event="started", rank=rank)
+                    elif message["event"] == "exited":
+                        left.discard(rank)
+                        if message["code"] != 0:
+                            return {"rank": rank, "code": message["code"], "log": f"logs/worker-{rank}.log"}
+                    elif message["event"] == "error":
+                        return {"rank": None, "code": None, "log": "logs/nursery.log", "text": message["text"]}
+                if time.monotonic() >= next_usage:
+                    output.write(json.dumps(self._usage()) + "\n")
+                    output.flush()
+                    next_usage = time.monotonic() + USAGE_INTERVAL_S
+            output.write(json.dumps(self._usage()) + "\n")
+        return None
+
+    def _usage(self) -> dict[str, Any]:
+        delay = self.network.delay
+        line_pid = getattr(delay, "pid", None)
+        processes = {
+            "vswitchd": [self.network.openvswitch.pid],
+            "delayline": [line_pid] if line_pid else [],
+            "sampler": [self.sampler.pid],
+            "workers": list(self.workers.values()),
+            "runner": [os.getpid(), self.nursery.pid],
+        }
+        stats = delay.stats() if delay is not None else None
+        return usage.snapshot(processes, self.network.host_pids.values(), self.network.openvswitch.socket_drops(), stats)
+
+
+def _rank(job: str) -> int:
+    return int(Path(job).stem.rpartition("-")[2]) if job else -1
+
+
+def report(**message: Any) -> None:
+    """Tell the runner, by one JSON line."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Read the plan, enter the sandbox and run."""
+    plan = RunPlan.from_json(json.loads(sys.stdin.readline()))
+    sandbox.enter()
+    try:
+        code = Inside(plan).run()
+    except (VerificationError, RuntimeError, OSError) as error:
+        report(event="error", kind=type(error).__name__, text=str(error))
+        code = 1
+    sys.stdout.flush()
+    os._exit(code)  # process 1 takes everything with it: no other clean-up is needed or wanted
+
+
+if __name__ == "__main__":
+    main()

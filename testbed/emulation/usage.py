@@ -1,0 +1,76 @@
+"""What the emulation cost and lost, in one snapshot: CPU time, waiting for a CPU, drops, retransmissions.
+
+Counters only: two snapshots are subtracted by `validity`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_TCP_COUNTERS = ("RetransSegs",)
+_TCPEXT_COUNTERS = ("TCPLossProbes", "TCPDSACKRecv", "TCPDSACKOfoRecv", "TCPSpuriousRtxHostQueues", "TCPTimeouts", "TCPSynRetrans")
+
+
+def snapshot(processes: dict[str, Iterable[int]], host_pids: Iterable[int], socket_drops: int, delay: dict[str, Any] | None) -> dict[str, Any]:
+    """Read every counter now. `processes` maps a role (vswitchd, workers...) to its process ids."""
+    cpu: dict[str, float] = {}
+    waited: dict[str, float] = {}
+    for role, pids in processes.items():
+        totals = [_schedstat(pid) for pid in pids]
+        cpu[role] = sum(ran for ran, _ in totals)
+        waited[role] = sum(wait for _, wait in totals)
+    busy_s, steal_s = _machine_cpu()
+    return {
+        "mono_s": time.monotonic(),
+        "cpu_s": cpu,
+        "waited_s": waited,
+        "machine_busy_s": busy_s,
+        "machine_steal_s": steal_s,
+        "softnet_drops": _softnet_drops(),
+        "socket_drops": socket_drops,
+        "tcp": _tcp(host_pids),
+        "delay": delay,
+    }
+
+
+def _schedstat(pid: int) -> tuple[float, float]:
+    """Return the seconds a process's threads ran, and waited while runnable."""
+    ran = waited = 0
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            fields = (task / "schedstat").read_text().split()
+            ran += int(fields[0])
+            waited += int(fields[1])
+    except OSError:  # it has ended
+        pass
+    return ran / 1e9, waited / 1e9
+
+
+def _machine_cpu() -> tuple[float, float]:
+    fields = [int(value) for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = fields[:8]
+    return (user + nice + system + irq + softirq) * _TICK_S, steal * _TICK_S
+
+
+def _softnet_drops() -> int:
+    return sum(int(line.split()[1], 16) for line in Path("/proc/net/softnet_stat").read_text().splitlines())
+
+
+def _tcp(host_pids: Iterable[int]) -> dict[str, int]:
+    totals = dict.fromkeys((*_TCP_COUNTERS, *_TCPEXT_COUNTERS), 0)
+    for pid in host_pids:
+        for name in ("snmp", "netstat"):
+            try:
+                lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
+            except OSError:
+                continue
+            for titles, values in zip(lines[::2], lines[1::2], strict=False):
+                for title, value in zip(titles.split(), values.split(), strict=False):
+                    if title in totals and titles.startswith(("Tcp:", "TcpExt:")):
+                        totals[title] += int(value)
+    return totals
