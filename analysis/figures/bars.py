@@ -1,0 +1,100 @@
+"""Horizontal bars, a group a scheme and a bar a workload: what `throughput` and `bytes_step` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+
+from analysis import style
+from analysis.load import Results
+from analysis.style import SchemeStyle
+
+GROUP = 0.78  # share of a scheme's room that its bars fill
+NOTE_PT = 7.5
+NOTE_GAP_PT = 6
+
+
+@dataclass(frozen=True)
+class Room:
+    """How wide a panel's axes are, and how long a note beside a bar may be."""
+
+    axes_in: float
+    note_chars: int
+    note_lines: int = 2
+
+
+WIDE = Room(axes_in=6.3, note_chars=44)  # the only panel of a figure
+NARROW = Room(axes_in=3.2, note_chars=26)  # two side by side
+QUARTER = Room(axes_in=3.5, note_chars=27, note_lines=1)  # of the overview
+
+
+@dataclass
+class Notes:
+    """The notes of a panel; they decide how far its axis must reach to hold them."""
+
+    axes: Axes
+    room: Room
+    written: list[tuple[float, float]] = field(default_factory=list)  # where a note starts, and its width in inches
+
+    def write(self, x: float, y: float, text: str, colour: str = style.INK) -> None:
+        """Write beside the end of a bar, on a ground that keeps grid lines out of the letters."""
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+        note = self.axes.annotate(text, (x, y), xytext=(NOTE_GAP_PT, 0), textcoords="offset points", va="center", bbox=ground)
+        note.set(fontsize=NOTE_PT, color=colour, linespacing=1.0, zorder=6, in_layout=False)
+        longest = max(len(line) for line in text.splitlines())
+        self.written.append((x, (longest * NOTE_PT * 0.56 + NOTE_GAP_PT) / 72))
+
+    def reach(self) -> float:
+        """Return the right limit of a linear axis from 0 that leaves room for every note."""
+        return max(x / (1 - min(width / self.room.axes_in, 0.8)) for x, width in self.written)
+
+    def log_reach(self, low: float) -> float:
+        """Return the same for a logarithmic axis that begins at `low`."""
+        return max(float(low * (x / low) ** (1 / (1 - min(width / self.room.axes_in, 0.8)))) for x, width in self.written)
+
+
+def draw(
+    axes: Axes, results: Results, table: pd.DataFrame, value: str, styles: dict[str, SchemeStyle]
+) -> Iterator[tuple[float, float, pd.Series]]:
+    """Draw a bar for each row of `summary.by_scheme` and yield its place and thickness, so that the caller can add to it."""
+    schemes, workloads = list(results.schemes), results.workloads
+    thick = GROUP / len(workloads)
+    for _, row in table.iterrows():
+        beside = [kind for kind in workloads if kind in set(table.loc[table["scheme"] == row["scheme"], "workload"])]
+        place = schemes.index(row["scheme"]) + (beside.index(row["workload"]) - (len(beside) - 1) / 2) * thick
+        look = style.bar_look(styles[row["scheme"]], row["workload"], bool(row["valid"]))
+        axes.barh(place, row[value], height=thick * 0.9, gid=row["run"], **look)
+        yield place, thick, row
+    axes.set_yticks(range(len(schemes)), [styles[slug].label for slug in schemes])
+    axes.set_ylim(len(schemes) - 0.5, -0.5)  # first scheme on top
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+
+
+def height_in(results: Results) -> float:
+    """Return how high a panel must be for its bars."""
+    return 0.9 + 0.25 * len(results.schemes) * (1 + len(results.workloads))
+
+
+def verdict(results: Results, row: pd.Series, room: Room) -> str | None:
+    """Return the warning for a bar that is not valid."""
+    run = next(run for run in results.runs if run.slug == row["run"])
+    return style.shorten(run.verdict, room.note_chars, room.note_lines) if run.verdict else None
+
+
+def legend_entries(results: Results, table: pd.DataFrame) -> list[Artist]:
+    """Return legend entries for what fillings mean, those present only."""
+    grey: dict[str, Any] = {"linewidth": 0.8, "edgecolor": style.MUTED}
+    entries: list[Artist] = []
+    if len(results.workloads) > 1:
+        entries.append(Patch(facecolor=style.MUTED, label="train", **grey))
+        entries.append(Patch(facecolor="#d0d0d0", hatch=style.REPLAY_HATCH, label="replay", **grey))
+    if not table["valid"].fillna(True).all():
+        entries.append(Patch(facecolor="white", hatch=style.INVALID_HATCH, label="not valid", **grey))
+    return entries

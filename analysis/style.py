@@ -1,0 +1,191 @@
+"""One look for all figures: sizes, colours, hatches, saving.
+
+Figures are made without pyplot, so drawing leaves no state behind.
+"""
+
+from __future__ import annotations
+
+import importlib
+import textwrap
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.transforms import ScaledTranslation
+
+Canvas = Figure | SubFigure
+WIDTH_IN = 8.0  # 1200 pixels: legible at the width of a README
+INVALID_HATCH = "xxxx"
+REPLAY_HATCH = "...."
+INK, MUTED, GRID, INVALID = "#222222", "#666666", "#dddddd", "#b3261e"
+FOOTNOTE_PT = 7.0
+LINE_STYLES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
+# From Paul Tol's muted palette, safe for colour-blind readers; only for schemes the registry does not know
+NEUTRAL_COLOURS = ("#332288", "#44AA99", "#117733", "#999933", "#CC6677", "#882255", "#AA4499", "#6699CC")
+NEUTRAL_MARKERS = ("o", "s", "^", "D", "v", "P", "p")
+RC: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.columnspacing": 1.4,
+    "legend.handletextpad": 0.5,
+    "hatch.linewidth": 0.6,
+    "figure.titlesize": 11,
+    "figure.titleweight": "bold",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "pdf.fonttype": 42,  # text in the PDF stays text
+}
+
+
+@dataclass(frozen=True)
+class SchemeStyle:
+    """How every figure shows a scheme."""
+
+    label: str
+    colour: str
+    marker: str
+    line: Any = "-"  # told apart by line when two variants of a scheme share a colour
+    known: bool = True  # to the registry
+
+
+def _registry() -> Any | None:
+    """Return the scheme registry; results stay readable where only `analysis` is installed."""
+    try:
+        return importlib.import_module("workloads.schemes")
+    except ImportError:
+        return None
+
+
+def scheme_style(slug: str, label: str | None = None) -> SchemeStyle:
+    """Return the registry's style of a scheme, or a neutral one that is always the same for the same slug."""
+    registry = _registry()
+    name = slug
+    while registry and name:  # a slug may end in parameters, which do not change the look: netsense-floor0.001
+        try:
+            known = registry.resolve(registry.parse_scheme(name))
+            return SchemeStyle(label or known.label, known.colour, known.marker)
+        except (LookupError, ValueError, TypeError):  # or be of a newer or a private testbed
+            name = name.rpartition("-")[0]
+    digest = zlib.crc32(slug.encode())
+    colour, marker = NEUTRAL_COLOURS[digest % len(NEUTRAL_COLOURS)], NEUTRAL_MARKERS[digest // 16 % len(NEUTRAL_MARKERS)]
+    return SchemeStyle(label or slug, colour, marker, known=False)
+
+
+def scheme_styles(schemes: dict[str, str]) -> dict[str, SchemeStyle]:
+    """Return the styles of schemes shown together (slug to label), variants of one colour told apart by their lines."""
+    alone = {slug: scheme_style(slug, label) for slug, label in schemes.items()}
+    spare = [colour for colour in NEUTRAL_COLOURS if colour not in {style.colour for style in alone.values()}]
+    seen: Counter[str] = Counter()
+    styles = {}
+    for slug, style in alone.items():
+        if not style.known and seen[style.colour] and spare:
+            style = replace(style, colour=spare.pop(0))
+        styles[slug] = replace(style, line=LINE_STYLES[seen[style.colour] % len(LINE_STYLES)])
+        seen[style.colour] += 1
+    return styles
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Use the house style inside the block."""
+    with mpl.rc_context(RC):
+        yield
+
+
+def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
+    """Return an empty figure whose parts keep clear of each other."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=0.06, h_pad=0.06, wspace=0.03, hspace=0.03)
+    return figure
+
+
+def footnote(figure: Figure, sentences: list[str]) -> None:
+    """Write small print under the figure and keep its room clear."""
+    width_in, height_in = figure.get_size_inches()
+    columns = int(width_in * 72 / (FOOTNOTE_PT * 0.56))
+    lines = textwrap.wrap("  ".join(sentences), columns)
+    needed = (len(lines) * FOOTNOTE_PT * 1.3 + 8) / 72
+    figure.set_size_inches(width_in, height_in + needed)
+    share = needed / (height_in + needed)
+    cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(rect=(0, share, 1, 1 - share))
+    figure.text(
+        0.08 / width_in, 0.05 / (height_in + needed), "\n".join(lines), fontsize=FOOTNOTE_PT, color=MUTED, va="bottom", linespacing=1.3
+    )
+
+
+def bar_look(style: SchemeStyle, workload: str, valid: bool) -> dict[str, Any]:
+    """Return how a bar is filled: invalid ones crossed out in pale, replayed ones lighter and dotted."""
+    if not valid:
+        return {"facecolor": "white", "edgecolor": style.colour, "hatch": INVALID_HATCH, "linewidth": 0.8}
+    if workload == "replay":
+        return {"facecolor": mix(style.colour, 0.6), "edgecolor": style.colour, "hatch": REPLAY_HATCH, "linewidth": 0.8}
+    return {"facecolor": style.colour, "edgecolor": style.colour, "linewidth": 0.8}
+
+
+def mix(colour: str, white: float) -> tuple[float, float, float]:
+    """Return a colour mixed with so much white."""
+    red, green, blue = mpl.colors.to_rgb(colour)
+    return (red + (1 - red) * white, green + (1 - green) * white, blue + (1 - blue) * white)
+
+
+def shorten(text: str, width: int, lines: int = 2) -> str:
+    """Break a note into at most so many lines; what is left out is in summary.csv."""
+    return "\n".join(textwrap.wrap(text, width, max_lines=lines, placeholder=" …"))
+
+
+def set_title(canvas: Canvas, text: str, entries: list[Artist] | None = None) -> None:
+    """Write the title on the left, and what the marks mean under it."""
+    canvas.suptitle(text + ("\n" if entries else ""), x=0.01, ha="left")  # the second line keeps room for the entries
+    if entries:
+        inches = canvas.figure.dpi_scale_trans  # type: ignore[union-attr]
+        below = canvas.transSubfigure + ScaledTranslation(0, -0.26, inches)
+        legend = canvas.legend(handles=entries, loc="upper left", bbox_to_anchor=(0, 1), bbox_transform=below, ncols=len(entries))
+        legend.set_in_layout(False)
+
+
+def nothing(axes: Axes, reason: str) -> None:
+    """Say on an empty panel why it is empty."""
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, textwrap.fill(reason, 36), ha="center", va="center", color=MUTED, transform=axes.transAxes)
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write the figure as PNG (150 dpi) and PDF."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    with look():
+        for path in paths:
+            figure.savefig(path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+    return paths

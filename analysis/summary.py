@@ -1,0 +1,136 @@
+"""One row a run: the table behind every bar, and summary.csv.
+
+Speed-ups are over scheme `none` in the same cell and workload, valid runs only: a speed-up over a baseline that cannot be
+trusted is not stated. Repeats share one interval; a single run has that of its own windows; `interval` says which.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis import metrics
+from analysis.load import Results, Run, dig
+
+BASELINE = "none"
+PARTS = ("compute", "encode", "exchange", "decode")
+VALUES = (
+    *("throughput_samples_s", "throughput_low", "throughput_high", "final_accuracy", "target_accuracy", "time_to_accuracy_s"),
+    *("mean_step_s", "compute_s", "encode_s", "exchange_s", "decode_s", "samples_per_step"),
+    *("bytes_per_step", "wire_bytes_per_step", "compression_ratio", "speedup_over_none"),
+    *("predicted_step_s", "fidelity", "compute_inflation"),
+)
+
+
+def summarise(results: Results) -> pd.DataFrame:
+    """Return one row a planned or present run; a missing or unreadable run has its status and nothing else."""
+    rows = {run.slug: _row(run) for run in results.runs}
+    for slug in results.missing:
+        rows[slug] = {"run": slug, "status": "missing"}
+    for slug in results.unreadable:
+        rows[slug] = {"run": slug, "status": "damaged"}
+    order = [slug for slug in results.planned if slug in rows] + [slug for slug in rows if slug not in results.planned]
+
+    swept = list(dict.fromkeys(key for cell in results.cells for key in cell))
+    head = ["run", "scheme", "scheme_label", "workload", *swept, "repeat"]
+    table = pd.DataFrame([rows[slug] for slug in order]).reindex(columns=[*head, *VALUES, "interval", "valid", "status", "invalid_reasons"])
+    for column in VALUES:
+        table[column] = pd.to_numeric(table[column]).astype(float)
+    table["repeat"] = table["repeat"].astype("Int64")
+    table["valid"] = table["valid"].astype("boolean")
+    _compare(table, [*swept, "workload"], _asked_targets(results), {run.slug: run for run in results.runs})
+    return table
+
+
+def write_summary(table: pd.DataFrame, path: Path) -> Path:
+    """Write the table as CSV, an empty cell for what is not known."""
+    table.to_csv(path, index=False, float_format="%.6g")
+    return path
+
+
+def by_scheme(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a cell, workload and scheme: the mean over its repeats, of the valid ones if any is valid."""
+    cells = swept_columns(table)
+    present = table[table["throughput_samples_s"].notna()]
+    rows: list[dict[Any, Any]] = []
+    for _, group in present.groupby([*cells, "workload", "scheme"], sort=False, dropna=False):
+        good = group[group["valid"].fillna(False)]
+        used = good if len(good) else group
+        row: dict[Any, Any] = used.iloc[0].to_dict()
+        row |= {column: used[column].mean() for column in VALUES}
+        row |= {"throughput_low": used["throughput_low"].iloc[0], "throughput_high": used["throughput_high"].iloc[0]}
+        row |= {"repeats": len(used), "left_out": len(group) - len(used), "valid": bool(len(good))}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=[*present.columns, "repeats", "left_out"])
+
+
+def swept_columns(table: pd.DataFrame) -> list[str]:
+    """Return the columns of the cell: those between `workload` and `repeat`."""
+    columns = list(table.columns)
+    return columns[columns.index("workload") + 1 : columns.index("repeat")]
+
+
+def _row(run: Run) -> dict[str, Any]:
+    """Return what one run says by itself."""
+    steps, evals = run.steps, run.evals
+    interval = metrics.throughput_interval(steps)
+    workers = len(dig(run.manifest, "workers") or []) or int(steps["rank"].nunique())
+    return {
+        "run": run.slug,
+        "scheme": run.scheme,
+        "scheme_label": run.label,
+        "workload": run.workload,
+        **{key: _cell_value(value) for key, value in run.cell.items()},
+        "repeat": run.repeat,
+        "throughput_samples_s": metrics.throughput_samples_s(steps),
+        "throughput_low": interval.low,
+        "throughput_high": interval.high,
+        "final_accuracy": metrics.final_accuracy(evals),
+        "mean_step_s": metrics.mean_step_s(steps),
+        **{f"{part}_s": metrics.median_part_s(steps, part) for part in PARTS},
+        "samples_per_step": metrics.samples_per_step(steps),
+        "bytes_per_step": metrics.bytes_per_step(steps),
+        "wire_bytes_per_step": metrics.wire_bytes_per_step(steps),
+        "compression_ratio": metrics.compression_ratio(steps, workers),
+        "predicted_step_s": number(dig(run.manifest, "prediction", "step_s")),
+        "fidelity": number(dig(run.manifest, "fidelity", "value")),
+        "compute_inflation": number(run.manifest.get("compute_inflation")),
+        "interval": interval.method or None,
+        "valid": run.valid,
+        "status": run.status,
+        "invalid_reasons": "; ".join(run.invalid_reasons) or None,
+    }
+
+
+def _compare(table: pd.DataFrame, cell: list[str], asked: dict[str, float], runs: dict[str, Run]) -> None:
+    """Fill what needs other runs of the same cell: speed-up, target, time to it, the interval over repeats."""
+    for _, group in table[table["scheme"].notna()].groupby(cell, sort=False, dropna=False):
+        none = group[group["scheme"] == BASELINE]
+        baseline = none.loc[none["valid"].fillna(False), "throughput_samples_s"].mean()
+        table.loc[group.index, "speedup_over_none"] = group["throughput_samples_s"] / baseline
+        for index, slug in group["run"].items():
+            target = metrics.target_accuracy(asked.get(slug), none["final_accuracy"].tolist())
+            table.loc[index, "target_accuracy"] = target if len(runs[slug].evals) else math.nan
+            table.loc[index, "time_to_accuracy_s"] = metrics.time_to_accuracy_s(runs[slug].evals, target)
+        for _, repeats in group[group["valid"].fillna(False)].groupby("scheme", sort=False):
+            interval = metrics.repeats_interval(repeats["throughput_samples_s"].dropna().tolist())
+            if interval.method:
+                table.loc[repeats.index, ["throughput_low", "throughput_high"]] = interval.low, interval.high
+                table.loc[repeats.index, "interval"] = interval.method
+
+
+def _asked_targets(results: Results) -> dict[str, float]:
+    asked = {run.slug: number(dig(run.manifest, "spec", "workload", "target_accuracy")) for run in results.runs}
+    return {slug: value for slug, value in asked.items() if not math.isnan(value)}
+
+
+def number(value: Any) -> float:
+    """Return a manifest's number as a float, NaN for null or anything else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def _cell_value(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,107 @@
+"""Say numbers, cells and networks in words, and gather what a figure's small print must own up to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from analysis.load import Results, Run, dig
+from analysis.summary import number
+
+LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
+INFLATION_LIMIT = 1.1  # above it the emulator's CPU has slowed the training visibly
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a number with an SI prefix: 40 Mbit/s, 50 kB, 5 ms."""
+    if value == 0:
+        return f"0 {unit}"
+    steps = SMALL if unit == "s" else LARGE
+    scale, prefix = next((step for step in steps if abs(value) >= step[0] * 0.9995), steps[-1])
+    digits = 0 if abs(value / scale) >= 99.95 else 3
+    return f"{value / scale:.{digits}f} {prefix}{unit}" if not digits else f"{value / scale:.3g} {prefix}{unit}"
+
+
+def cell_words(cell: dict[str, Any]) -> str:
+    """Return a cell as a panel's title: `rate 10 Mbit/s, delay 5 ms`."""
+    return ", ".join(f"{_short(key)} {_value(key, value)}" for key, value in cell.items())
+
+
+def bottlenecks(run: Run) -> list[dict[str, Any]]:
+    """Return the links of the run's network that are marked as bottlenecks."""
+    links = dig(run.manifest, "network", "links")
+    return [link for link in links if isinstance(link, dict) and link.get("bottleneck")] if isinstance(links, list) else []
+
+
+def network_words(run: Run) -> str:
+    """Say the run's network in a few words."""
+    hosts = dig(run.manifest, "network", "hosts") or dig(run.manifest, "workers") or []
+    kind = dig(run.manifest, "spec", "topology", "kind")
+    parts = [f"{len(hosts)} workers" + (f" on a {kind}" if kind else "")]
+    slow = bottlenecks(run)
+    if slow:
+        one = slow[0].get("forward") or {}
+        shape = [
+            quantity(number(one.get("rate_bps")), "bit/s") if one.get("rate_bps") else "no rate limit",
+            f"{quantity(number(one.get('delay_s')), 's')} one way" if one.get("delay_s") else "",
+            f"{100 * one['loss']:.3g} % loss" if one.get("loss") else "",
+            f"{quantity(number(one.get('queue_bytes')), 'B')} queue" if one.get("queue_bytes") else "",
+        ]
+        parts.append(("bottleneck" if len(slow) == 1 else f"{len(slow)} bottlenecks") + " of " + ", ".join(part for part in shape if part))
+    return ", ".join(parts)
+
+
+def small_print(results: Results, runs: list[Run], extra: list[str] | None = None) -> list[str]:
+    """Return the sentences under a figure: what was run, what stood in for what, what to beware of."""
+    networks = list(dict.fromkeys(network_words(run) for run in runs))
+    sentences = [f"Experiment {results.name}: {networks[0] if len(networks) == 1 else 'network swept, see panels'}."]
+    substituted = dict.fromkeys(str(text).rstrip(".") for run in runs for text in run.manifest.get("substituted") or [])
+    if substituted:
+        sentences.append(f"Substituted: {'; '.join(substituted)}.")
+    sentences += extra or []
+    inflated = [(number(run.manifest.get("compute_inflation")), run) for run in runs]
+    inflated = [(value, run) for value, run in inflated if not math.isnan(value) and value > INFLATION_LIMIT]
+    if inflated:
+        worst, run = max(inflated, key=lambda pair: pair[0])
+        sentences.append(
+            f"Compute inflated by the emulator in {_of(len(inflated), len(runs))}, at most {worst:.2f}x ({run.label}, {run.workload})."
+        )
+    if any(run.manifest.get("shared_machine") for run in runs):
+        sentences.append("The machine was shared with other work.")
+    if any(run.manifest.get("forced") for run in runs):
+        sentences.append("Checks before the start were overridden (forced).")
+    incomplete = sum(not run.complete for run in runs)
+    if incomplete:
+        sentences.append(f"Incomplete: {_of(incomplete, len(runs))}.")
+    absent = len(results.missing) + len(results.unreadable)
+    if absent:
+        sentences.append(f"Not shown: {absent} planned run{'s' * (absent > 1)} missing or unreadable.")
+    return sentences
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count} of {total} run{'s' * (total > 1)}"
+
+
+def _short(key: str) -> str:
+    """Return the last part of a field's path, without its unit, with the link it belongs to if that is not the bottleneck."""
+    parts = [part for part in key.split(".") if part not in ("topology", "workload", "bottleneck")]
+    last = parts[-1] if parts else key
+    for unit in ("_bps", "_s", "_bytes"):
+        last = last.removesuffix(unit)
+    return " ".join([*parts[:-1], last]).replace("_", " ")
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        name = key.rsplit(".", 1)[-1]
+        for unit, ends in (
+            ("bit/s", ("rate", "rate_bps")),
+            ("s", ("delay", "delay_s", "jitter", "jitter_s")),
+            ("B", ("queue", "queue_bytes")),
+        ):
+            if name in ends:
+                return quantity(float(value), unit)
+        return f"{value:g}"
+    return str(value)

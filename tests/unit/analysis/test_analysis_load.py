@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from synthetic_results import FakeRun, write_experiment
+
+from analysis import ResultsError, load, summarise
+
+
+def test_runs_come_in_planned_order_and_the_missing_one_is_listed(folder: Path) -> None:
+    results = load(folder)
+    assert [run.slug for run in results.runs] == ["none-train-0", "none-replay-0", "topk-0.1-train-0", "3lc-train-0"]
+    assert results.missing == ["dc2-train-0"]
+    assert results.name == "quick"
+    assert results.problems == []
+
+
+def test_frames_carry_run_and_scheme(folder: Path) -> None:
+    results = load(folder)
+    steps = results.steps
+    assert len(steps) == 4 * 20 * 4
+    assert set(steps["run"]) == {run.slug for run in results.runs}
+    assert set(steps.loc[steps["run"] == "topk-0.1-train-0", "scheme"]) == {"topk-0.1"}
+    assert set(results.events["kind"]) == {"start"}
+    assert results.evals["final"].sum() == 2
+
+
+def test_a_killed_run_is_read_from_its_stream_on_worker_0s_clock(folder: Path) -> None:
+    run = load(folder).runs[-1]
+    assert not run.complete
+    assert not run.valid
+    assert run.verdict == "incomplete: killed or still going"
+    assert run.steps["t_s"].min() == 0
+    assert run.steps.loc[run.steps["step"] == 3, "t_s"].to_list() == pytest.approx([0.3] * 4)
+    assert run.links["t_s"].min() == pytest.approx(-5 * 2.0 / 200)
+    assert run.events["t_s"].to_list() == pytest.approx([-1.0])
+    assert run.damage == []  # a last line cut short is what a kill leaves behind
+
+
+def test_a_run_killed_before_its_first_step_has_only_set_up(tmp_path: Path) -> None:
+    folder = write_experiment(tmp_path / "x", [FakeRun("none"), FakeRun("3lc", status="running", steps=0, accuracies=())])
+    run = load(folder).runs[1]
+    assert run.steps.empty
+    assert run.events["t_s"].max() <= 0
+
+
+def test_a_bad_line_in_the_middle_of_a_stream_is_a_problem(folder: Path) -> None:
+    stream = folder / "3lc-train-0" / "stream" / "steps-1.jsonl"
+    lines = stream.read_text().splitlines()
+    stream.write_text("\n".join([*lines[:2], "garbage", '{"no": "clock"}', *lines[2:]]))
+    results = load(folder)
+    assert len(results.steps) == 4 * 20 * 4
+    assert results.problems == ["run 3lc-train-0: stream/steps-1.jsonl has 2 unreadable line(s), left out"]
+
+
+def test_a_run_failed_with_parquet_and_no_stream_is_read(folder: Path) -> None:
+    path = folder / "none-train-0" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed", "reason": "worker 2 died"}))
+    run = load(folder).runs[0]
+    assert len(run.steps) == 80
+    assert run.invalid_reasons == ["failed: worker 2 died"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 not really", None])
+def test_a_damaged_table_marks_its_run_and_hides_no_other(folder: Path, content: bytes | None) -> None:
+    path = folder / "none-train-0" / "steps.parquet"
+    path.unlink() if content is None else path.write_bytes(content)
+    results = load(folder)
+    table = summarise(results).set_index("run")
+    assert len(results.problems) == 1
+    assert "run none-train-0: steps.parquet" in results.problems[0]
+    assert table.loc["none-train-0", "status"] == "damaged"
+    assert not table.loc["none-train-0", "valid"]
+    assert table.loc["none-replay-0", "throughput_samples_s"] == pytest.approx(640)
+
+
+def test_damage_behind_an_intact_footer_is_found_when_read(folder: Path) -> None:
+    path = folder / "none-train-0" / "steps.parquet"
+    data = bytearray(path.read_bytes())
+    data[4:400] = b"\xff" * 396
+    path.write_bytes(data)
+    results = load(folder)
+    assert results.problems == []
+    assert results.runs[0].steps.empty
+    assert "cannot be read" in results.problems[0]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 99}', "{}"])
+def test_a_bad_manifest_leaves_the_other_runs(folder: Path, content: str) -> None:
+    (folder / "topk-0.1-train-0" / "manifest.json").write_text(content)
+    results = load(folder)
+    assert len(results.runs) == 3
+    assert results.problems[0].startswith("run topk-0.1-train-0: ")
+    assert summarise(results).set_index("run").loc["topk-0.1-train-0", "status"] == "damaged"
+
+
+def test_a_planned_folder_without_a_manifest_is_a_problem(folder: Path) -> None:
+    (folder / "dc2-train-0").mkdir()
+    results = load(folder)
+    assert results.missing == []
+    assert results.problems == ["run dc2-train-0: manifest.json is missing"]
+
+
+def test_runs_are_found_without_the_experiment_file(folder: Path) -> None:
+    (folder / "experiment.json").write_text("{")
+    results = load(folder)
+    assert len(results.runs) == 4
+    assert "planned runs are unknown" in results.problems[0]
+
+
+def test_a_replay_run_may_lack_evaluations(folder: Path) -> None:
+    (folder / "none-replay-0" / "evals.parquet").unlink()
+    results = load(folder)
+    assert results.runs[1].evals.empty
+    assert results.problems == []
+
+
+def test_what_cannot_be_used_at_all_is_refused_with_a_remedy(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(ResultsError, match=r"is not a folder\. Give the results folder"):
+        load(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ResultsError, match=r"holds no results\. Run an experiment first"):
+        load(tmp_path / "empty")
+    with pytest.raises(ResultsError, match=r"is one run\. Give the experiment's folder"):
+        load(folder / "none-train-0")
+    with pytest.raises(ResultsError, match="None of the 1 planned runs"):
+        load(write_experiment(tmp_path / "planned", [], also_planned=("a",)))
+    (folder / "experiment.json").write_text('{"schema": 2}')
+    with pytest.raises(ResultsError, match=r"schema 2; this testbed reads up to 1\. Update"):
+        load(folder)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import frames, metrics
+
+
+def steps(step_s: list[float], workers: int = 2, samples: int = 10) -> pd.DataFrame:
+    rows = [{"step": i, "rank": rank, "step_s": s, "samples": samples} for i, s in enumerate(step_s) for rank in range(workers)]
+    return pd.DataFrame(rows).reindex(columns=list(frames.COLUMNS["steps"]))
+
+
+def evals(points: list[tuple[float, float]]) -> pd.DataFrame:
+    frame = pd.DataFrame(points, columns=["train_s", "accuracy"]).reindex(columns=list(frames.COLUMNS["evals"]))
+    frame["final"] = [False] * (len(points) - 1) + [True]
+    return frame
+
+
+def test_throughput_is_all_samples_over_worker_0s_clock() -> None:
+    table = steps([0.5, 1.0, 0.5])
+    assert metrics.throughput_samples_s(table) == pytest.approx(60 / 2.0)
+    ahead = table[~((table["rank"] == 0) & (table["step"] == 2))]  # killed while worker 0 was in its last step
+    assert metrics.throughput_samples_s(ahead) == pytest.approx(40 / 1.5)
+
+
+def test_an_empty_table_gives_nan_everywhere() -> None:
+    table = frames.empty("steps")
+    for function in (metrics.throughput_samples_s, metrics.mean_step_s, metrics.bytes_per_step, metrics.samples_per_step):
+        assert math.isnan(function(table))
+    assert math.isnan(metrics.median_part_s(table, "encode"))
+    assert math.isnan(metrics.compression_ratio(table, 4))
+    assert math.isnan(metrics.final_accuracy(frames.empty("evals")))
+    assert math.isnan(metrics.throughput_interval(table).low)
+
+
+def test_the_interval_of_a_steady_run_is_a_point_and_of_a_noisy_one_holds_the_mean() -> None:
+    steady = metrics.throughput_interval(steps([0.25] * 40))
+    assert (steady.low, steady.high) == pytest.approx((80, 80))
+    noisy_steps = steps(list(np.random.default_rng(1).uniform(0.1, 0.4, 200)))
+    noisy = metrics.throughput_interval(noisy_steps)
+    assert noisy.low < metrics.throughput_samples_s(noisy_steps) < noisy.high
+    assert noisy.method == "95 % bootstrap over 1 s windows"
+    assert noisy == metrics.throughput_interval(noisy_steps)
+
+
+def test_two_seconds_are_too_short_for_an_interval() -> None:
+    assert metrics.throughput_interval(steps([0.5] * 4)).method == ""
+
+
+def test_the_interval_over_repeats_is_students() -> None:
+    interval = metrics.repeats_interval([90.0, 100.0, 110.0])
+    assert interval.low == pytest.approx(100 - 4.303 * 10 / math.sqrt(3))
+    assert interval.method == "95 % Student t over 3 repeats"
+    assert metrics.repeats_interval([90.0]).method == ""
+
+
+def test_the_compression_ratio_is_against_a_ring() -> None:
+    table = steps([0.1]).assign(dense_bytes=1000.0, bytes_sent=150.0)
+    assert metrics.compression_ratio(table, 4) == pytest.approx(1500 / 150)
+    assert math.isnan(metrics.compression_ratio(table, 1))
+    assert math.isnan(metrics.compression_ratio(table.assign(bytes_sent=0.0), 4))
+
+
+def test_time_to_accuracy_is_the_first_evaluation_there_not_between_two() -> None:
+    table = evals([(10, 0.5), (20, 0.8), (30, 0.7), (40, 0.9)])
+    assert metrics.time_to_accuracy_s(table, 0.75) == 20
+    assert metrics.time_to_accuracy_s(table, 0.8) == 20
+    assert math.isnan(metrics.time_to_accuracy_s(table, 0.95))
+    assert math.isnan(metrics.time_to_accuracy_s(table, math.nan))
+
+
+def test_the_target_is_the_experiments_or_95_percent_of_none() -> None:
+    assert metrics.target_accuracy(0.7, [0.9]) == 0.7
+    assert metrics.target_accuracy(None, [0.8, 0.9, math.nan]) == pytest.approx(0.855)
+    assert math.isnan(metrics.target_accuracy(None, []))
+
+
+def test_downsampling_keeps_the_spike_where_it_was() -> None:
+    x = np.arange(10_000, dtype=float)
+    y = np.zeros(10_000)
+    y[4321] = 7
+    few_x, few_y = metrics.downsample_max(x, y, 100)
+    assert len(few_x) == 100
+    assert few_x[few_y.argmax()] == 4321
+    assert few_y.max() == 7

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from synthetic_results import FakeRun, write_experiment
+
+from analysis import load, summarise
+from analysis.summary import by_scheme, swept_columns, write_summary
+
+
+def test_every_value_is_what_a_hand_works_out(folder: Path) -> None:
+    table = summarise(load(folder)).set_index("run")
+    row = table.loc["topk-0.1-train-0"]
+    assert row["throughput_samples_s"] == pytest.approx(4 * 32 / 0.125)
+    assert row["mean_step_s"] == pytest.approx(0.125)
+    assert row["compute_s"] == pytest.approx(0.025)
+    assert row["encode_s"] == pytest.approx(0.0125)
+    assert row["exchange_s"] == pytest.approx(0.08125)
+    assert row["decode_s"] == pytest.approx(0.00625)
+    assert row["bytes_per_step"] == 60_000
+    assert row["wire_bytes_per_step"] == 66_000
+    assert row["compression_ratio"] == pytest.approx(2 * 3 / 4 * 400_000 / 60_000)
+    assert row["speedup_over_none"] == pytest.approx(2.0)
+    assert row["predicted_step_s"] == pytest.approx(0.1125)
+    assert row["fidelity"] == 0.997
+    assert row["final_accuracy"] == 0.9
+    assert row["target_accuracy"] == pytest.approx(0.95 * 0.9)
+    assert row["time_to_accuracy_s"] == pytest.approx(20 * 0.125)
+    assert not row["valid"]
+    assert row["invalid_reasons"] == "fidelity 0.93 is below 0.98"
+
+
+def test_replay_is_compared_with_replay(folder: Path) -> None:
+    table = summarise(load(folder)).set_index("run")
+    assert table.loc["none-replay-0", "speedup_over_none"] == pytest.approx(1.0)
+    assert table["workload"].to_dict()["none-replay-0"] == "replay"
+
+
+def test_null_is_an_empty_cell(folder: Path) -> None:
+    path = write_summary(summarise(load(folder)), folder / "summary.csv")
+    rows = {row["run"]: row for row in csv.DictReader(path.read_text().splitlines())}
+    assert list(rows) == ["none-train-0", "none-replay-0", "topk-0.1-train-0", "3lc-train-0", "dc2-train-0"]
+    killed = rows["3lc-train-0"]
+    assert killed["status"] == "running"
+    assert killed["valid"] == "False"
+    assert [killed[key] for key in ("fidelity", "compute_inflation", "final_accuracy", "time_to_accuracy_s")] == [""] * 4
+    assert killed["throughput_samples_s"] == "1280"
+    missing = rows["dc2-train-0"]
+    assert missing.pop("run") == "dc2-train-0"
+    assert missing.pop("status") == "missing"
+    assert set(missing.values()) == {""}
+    assert rows["none-replay-0"]["final_accuracy"] == ""
+
+
+def test_no_speedup_is_stated_over_a_baseline_that_is_not_valid(tmp_path: Path) -> None:
+    runs = [FakeRun("none", invalid_reasons=("slow",)), FakeRun("topk-0.1")]
+    assert summarise(load(write_experiment(tmp_path / "x", runs)))["speedup_over_none"].isna().all()
+
+
+def test_cells_have_their_own_baseline_and_columns(tmp_path: Path) -> None:
+    runs = [
+        FakeRun(scheme, step_s=step_s, cell={"topology.bottleneck.rate": rate})
+        for rate, times in ((1e7, (0.4, 0.1)), (4e7, (0.2, 0.1)))
+        for scheme, step_s in zip(("none", "topk-0.1"), times, strict=True)
+    ]
+    table = summarise(load(write_experiment(tmp_path / "x", runs)))
+    assert swept_columns(table) == ["topology.bottleneck.rate"]
+    assert table["topology.bottleneck.rate"].to_list() == [1e7, 1e7, 4e7, 4e7]
+    assert table["speedup_over_none"].to_list() == pytest.approx([1, 4, 1, 2])
+
+
+def test_repeats_share_an_interval_and_an_invalid_one_is_left_out(tmp_path: Path) -> None:
+    times = (0.25, 0.2, 0.16)
+    runs = [FakeRun("none", step_s=step_s, repeat=repeat) for repeat, step_s in enumerate(times)]
+    runs.append(FakeRun("none", step_s=1.0, repeat=3, invalid_reasons=("bad",)))
+    table = summarise(load(write_experiment(tmp_path / "x", runs)))
+    assert table["interval"].to_list()[:3] == ["95 % Student t over 3 repeats"] * 3
+    assert table["interval"].to_list()[3] == "95 % bootstrap over 1 s windows"
+    bars = by_scheme(table)
+    assert len(bars) == 1
+    assert bars["throughput_samples_s"].item() == pytest.approx((512 + 640 + 800) / 3)
+    assert bars["left_out"].item() == 1
+    assert bars["repeats"].item() == 3
+
+
+def test_an_experiments_own_target_is_used(tmp_path: Path) -> None:
+    run = FakeRun("topk-0.1", manifest={"spec": {"workload": {"kind": "train", "target_accuracy": 0.75}}})
+    row = summarise(load(write_experiment(tmp_path / "x", [run]))).iloc[0]
+    assert row["target_accuracy"] == 0.75
+    assert row["time_to_accuracy_s"] == pytest.approx(13 * 0.25)
