@@ -12,6 +12,7 @@ import select
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _LAUNCHERS = {"make", "gmake", "sudo", "doas", "env", "timeout", "setpriv"}
@@ -31,6 +32,27 @@ def check(result: int, what: str) -> int:
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent's thread ends (call it first thing after fork or exec)."""
     check(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl(PR_SET_PDEATHSIG)")
+
+
+def this_process() -> dict[str, int | str]:
+    """Identify this process so that it cannot be taken for a later one with the same number."""
+    return {"pid": os.getpid(), "started": _started(os.getpid()) or 0, "boot": _boot()}
+
+
+def is_running(process: dict[str, Any]) -> bool:
+    """Tell whether a process identified by `this_process` still runs."""
+    return process.get("boot") == _boot() and process.get("started") == _started(int(process.get("pid", 0)))
+
+
+def _started(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def ancestors(pid: int) -> list[tuple[int, str, list[str]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -138,3 +138,12 @@ class LeafSpine(_Topology):
         if self.leaves > self.workers:
             raise Faults([(("leaves",), f"{self.leaves} leaves need at least as many workers, not {self.workers}")])
         return self
+
+
+def listing() -> list[tuple[str, str]]:
+    """List each kind of topology with its fields."""
+    rows = []
+    for kind in (Star, Dumbbell, LeafSpine):
+        fields = ", ".join(name for name in kind.model_fields if name != "kind")
+        rows.append((str(get_args(kind.model_fields["kind"].annotation)[0]), f"{kind.__doc__} Fields: {fields}."))
+    return rows

@@ -133,7 +133,9 @@ class Network:
                 return spec
             bdp_bytes = spec.rate_bps * longest.get(name, 0.0) / 8
             least = MIN_QUEUE_FRAMES * (mtu + ETHERNET_HEADER_BYTES)
-            return replace(spec, queue_bytes=max(least, round((1.0 if spec.queue_bdp is None else spec.queue_bdp) * bdp_bytes)), queue_bdp=None)
+            return replace(
+                spec, queue_bytes=max(least, round((1.0 if spec.queue_bdp is None else spec.queue_bdp) * bdp_bytes)), queue_bdp=None
+            )
 
         links = tuple(
             replace(

@@ -32,7 +32,9 @@ class DelayedDirection:
 class DelayElement(Protocol):
     """What delays a run's links."""
 
-    substitution: str | None
+    @property
+    def substitution(self) -> str | None:
+        """Say what this stands in for, if it does."""
 
     def set_delay(self, name: str, delay_s: float) -> None:
         """Change the one-way delay of a direction in place."""

@@ -137,7 +137,7 @@ class DelayLine:
     def serve(self, control_fd: int) -> None:
         """Move frames until the control input closes."""
         sources = list(self._by_source)
-        watched = [*sources, control_fd]
+        watched: list[Any] = [*sources, control_fd]
         directions = list(self.directions.values())
         offset = offset_at = 0.0
         while True:
@@ -197,6 +197,12 @@ class DelayLine:
         return self._sockets[interface]
 
 
+def _first_line() -> bytes:
+    """Read the configuration and not a byte more: what follows is read from the descriptor."""
+    with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
+        return raw.readline()
+
+
 def _say(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
@@ -205,7 +211,7 @@ def _say(message: dict[str, Any]) -> None:
 def main() -> None:
     """Read the configuration from standard input, then serve."""
     die_with_parent()
-    line = DelayLine(json.loads(sys.stdin.buffer.raw.readline()))  # type: ignore[attr-defined]
+    line = DelayLine(json.loads(_first_line()))
     realtime = True
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REALTIME_PRIORITY))

@@ -166,7 +166,7 @@ class EmulatedNetwork:
         self.openvswitch.shape(ports)
 
     def _delay(self, seed: int, log_dir: str) -> DelayElement | None:
-        directions = []
+        directions: list[DelayedDirection] = []
         for link in self.description.links:
             if link.name in self._inner:
                 near, far = self._inner[link.name]

@@ -82,7 +82,7 @@ class _Sampled:
 def main() -> None:
     """Sample until standard input closes."""
     die_with_parent()
-    order = json.loads(sys.stdin.buffer.raw.readline())  # type: ignore[attr-defined]
+    order = json.loads(sys.stdin.readline())
     now = time.monotonic()
     due = [(now, number, _Sampled(entry)) for number, entry in enumerate(order["queues"])]
     heapq.heapify(due)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ _TCP_COUNTERS = ("RetransSegs",)
 _TCPEXT_COUNTERS = ("TCPLossProbes", "TCPDSACKRecv", "TCPDSACKOfoRecv", "TCPSpuriousRtxHostQueues", "TCPTimeouts", "TCPSynRetrans")
 
 
-def snapshot(processes: dict[str, Iterable[int]], host_pids: Iterable[int], socket_drops: int, delay: dict[str, Any] | None) -> dict[str, Any]:
+def snapshot(
+    processes: Mapping[str, Iterable[int]], host_pids: Iterable[int], socket_drops: int, delay: dict[str, Any] | None
+) -> dict[str, Any]:
     """Read every counter now. `processes` maps a role (vswitchd, workers...) to its process ids."""
     cpu: dict[str, float] = {}
     waited: dict[str, float] = {}

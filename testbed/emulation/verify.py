@@ -66,6 +66,11 @@ class RateResult:
         """Tell whether the rate is within tolerance."""
         return abs(self.measured_bps / self.configured_bps - 1) <= RATE_TOLERANCE
 
+    @property
+    def complaint(self) -> str:
+        """Say what is wrong."""
+        return f"{self.direction} carries {self.measured_bps / 1e6:.2f} Mbit/s where {self.configured_bps / 1e6:.2f} were asked for"
+
 
 @dataclass(frozen=True)
 class RttResult:
@@ -81,6 +86,11 @@ class RttResult:
     def ok(self) -> bool:
         """Tell whether the RTT is within tolerance (links with jitter get its spread on top)."""
         return abs(self.measured_s - self.configured_s) <= max(RTT_TOLERANCE_S, RTT_TOLERANCE * self.configured_s) + self.jitter_s
+
+    @property
+    def complaint(self) -> str:
+        """Say what is wrong."""
+        return f"{self.source} to {self.target} and back takes {self.measured_s * 1e3:.2f} ms, not {self.configured_s * 1e3:.2f}"
 
 
 @dataclass(frozen=True)
@@ -104,10 +114,7 @@ def verify(network: EmulatedNetwork) -> Verification:
     rates = _rates(network)
     drain(network)
     result = Verification(rates, rtts, calibration_s, time.monotonic() - began)
-    wrong = [
-        f"{r.direction} carries {r.measured_bps / 1e6:.2f} Mbit/s where {r.configured_bps / 1e6:.2f} were asked for" for r in rates if not r.ok
-    ]
-    wrong += [f"{r.source} to {r.target} takes {r.measured_s * 1e3:.2f} ms and back where {r.configured_s * 1e3:.2f} were asked for" for r in rtts if not r.ok]
+    wrong = [rate.complaint for rate in rates if not rate.ok] + [rtt.complaint for rtt in rtts if not rtt.ok]
     if wrong:
         raise VerificationError("the emulated network is not faithful: " + "; ".join(wrong))
     return result
@@ -249,7 +256,7 @@ def _udp_frame(mtu: int) -> bytes:
 def _calibrated_rtts(network: EmulatedNetwork) -> tuple[float, list[RttResult]]:
     """Take what switches and wake-ups add off the delay elements, until the configured RTT is measured."""
     calibration_s = 0.0
-    rtts = _rtts(network)
+    rtts = measure_rtts(network)
     if network.delay is None:
         return calibration_s, rtts
     best = (_worst_excess_s(rtts), calibration_s, rtts)
@@ -259,7 +266,7 @@ def _calibrated_rtts(network: EmulatedNetwork) -> tuple[float, list[RttResult]]:
             break
         calibration_s = max(0.0, calibration_s + statistics.median(shares))
         _hold_less(network, calibration_s)
-        rtts = _rtts(network)
+        rtts = measure_rtts(network)
         best = min(best, (_worst_excess_s(rtts), calibration_s, rtts), key=lambda entry: entry[0])
     _hold_less(network, best[1])
     return best[1], best[2]
@@ -282,7 +289,7 @@ def _hold_less(network: EmulatedNetwork, calibration_s: float) -> None:
             network.delay.set_delay(direction.name, max(0.0, direction.spec.delay_s - calibration_s))
 
 
-def _rtts(network: EmulatedNetwork) -> list[RttResult]:
+def measure_rtts(network: EmulatedNetwork) -> list[RttResult]:
     """Ping every host from the first one, which crosses every link of a tree, all at once."""
     hosts = network.description.hosts
     source = hosts[0]

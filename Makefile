@@ -1,0 +1,51 @@
+# `make` prints the targets. Every target does its own set-up, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
+EXPERIMENT ?= experiments/quick.yaml
+RESULTS ?= results/$(basename $(notdir $(EXPERIMENT)))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup experiment figures sweep reproduce bench test test-unit lint doctor clean
+
+help: ## print the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+$(READY): pyproject.toml constraints.txt testbed/setup.sh
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh testbed/setup.sh
+	@touch $@
+
+setup: $(READY) ## install packages, virtual environment and pinned dependencies (once)
+
+experiment: $(READY) ## run EXPERIMENT (default experiments/quick.yaml) and draw its figures
+	@$(SUDO) $(BIN)/testbed run $(EXPERIMENT)
+
+figures: $(READY) ## draw the figures of RESULTS again (default results/quick), without root
+	@$(BIN)/testbed report $(RESULTS)
+
+sweep: $(READY) ## sweep bandwidth and delay (experiments/sweep.yaml), resumable
+	@$(SUDO) $(BIN)/testbed run --resume experiments/sweep.yaml
+
+reproduce: $(READY) ## the papers' figures (not there yet: the schemes come first)
+	@echo "make reproduce: the papers' schemes are not built yet; 'make experiment' compares the ones that are" >&2; exit 2
+
+bench: $(READY) ## measure the emulator: rates, round-trip times, set-up times, into docs/benchmarks.md
+	@$(SUDO) $(BIN)/python -m tests.bench
+
+test: $(READY) lint ## lint, unit tests, then tests that boot networks and train (root)
+	@$(BIN)/pytest tests/unit
+	@$(SUDO) $(BIN)/pytest tests/emulation tests/fidelity
+
+test-unit: $(READY) ## unit tests only: no root, seconds
+	@$(BIN)/pytest tests/unit
+
+lint: $(READY) ## style and types
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+doctor: $(READY) ## tell what this machine can do
+	@$(SUDO) $(BIN)/testbed doctor
+
+clean: $(READY) ## tidy up after killed runs; results stay
+	@$(SUDO) $(BIN)/testbed clean

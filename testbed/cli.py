@@ -1,0 +1,196 @@
+"""The command line: testbed run | report | doctor | clean | schemes | topologies."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from testbed import processes
+from testbed.spec import SpecError
+
+BAD_INPUT = 2
+FAILED = 1
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="testbed",
+    help="Compare gradient-exchange schemes on emulated networks: real packets through real queues, real training.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console(width=None if sys.stdout.isatty() else 140)
+errors = Console(stderr=True, soft_wrap=True)
+
+Results = Annotated[Path, typer.Option(help="Where results folders are.", envvar="TESTBED_RESULTS")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="An experiment file, e.g. experiments/quick.yaml.")],
+    results: Results = Path("results"),
+    resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs of an earlier try, do the rest.")] = False,
+    share: Annotated[bool, typer.Option("--share", help="Do not wait for another run on this machine; both are flagged.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run beyond the machine's measured ceiling; the run is marked.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run every scheme of an experiment file, then write its summary and figures.
+
+    Each run boots a network of its own, verifies its rates and round-trip times, trains, and judges whether the emulation was
+    faithful. The results are in results/NAME: docs/results.md tells what each file and number means.
+    """
+    from testbed import runner
+
+    processes.die_with_launchers()
+    options = runner.Options(results, share=share, force=force, resume=resume)
+    out = errors if as_json else console
+    try:
+        folder = runner.run_experiment(file, options, out)
+    except SpecError as error:
+        _fail(str(error), BAD_INPUT)
+    except runner.Refusal as error:
+        _fail(str(error), BAD_INPUT)
+    except (runner.Interrupted, KeyboardInterrupt):
+        _fail("interrupted: what was recorded is kept, the run is marked as failed; go on with --resume", INTERRUPTED)
+    _report(folder, as_json)
+    manifests = [json.loads(path.read_text()) for path in folder.glob("*/manifest.json")]
+    if any(manifest["status"] != "complete" for manifest in manifests):
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A results folder, e.g. results/quick.")],
+    as_json: Json = False,
+) -> None:
+    """Write summary.csv and the figures of a results folder again; needs no root."""
+    _report(folder, as_json)
+
+
+@app.command()
+def doctor(
+    as_json: Json = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure nothing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure the ceiling anew.")] = False,
+) -> None:
+    """Tell what this machine can do, and what to do about each lack."""
+    from testbed import doctor as doctors
+    from testbed import machine
+
+    if again:
+        machine.forget_ceiling()
+    findings = list(doctors.examine(measure=not quick))
+    if as_json:
+        print(json.dumps({"able": doctors.able(findings), "findings": [finding.to_json() for finding in findings]}, indent=1))
+    else:
+        table = Table("", "", "", "remedy", box=None, show_header=False, padding=(0, 1))
+        looks = {"ok": "green", "lacking": "red", "substituted": "yellow", "absent": "dim"}
+        for finding in findings:
+            table.add_row(Text(finding.state, looks[finding.state]), finding.name, finding.text, Text(finding.remedy or "", "dim"))
+        console.print(table)
+    if not doctors.able(findings):
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def clean(results: Results = Path("results")) -> None:
+    """Tidy up after killed runs: mark their folders; nothing of a living run is touched."""
+    from testbed.clean import clean as tidy
+
+    done = list(tidy(results))
+    for sentence in done:
+        console.print(sentence, soft_wrap=True)
+    if not done:
+        console.print("nothing to clean")
+
+
+@app.command()
+def schemes(as_json: Json = False) -> None:
+    """List the schemes an experiment can compare."""
+    from workloads.schemes import listing
+
+    _list([{"scheme": name, "summary": summary} for name, summary in listing()], as_json)
+
+
+@app.command()
+def topologies(as_json: Json = False) -> None:
+    """List the kinds of network an experiment can name."""
+    from testbed.spec_topology import listing
+
+    _list([{"kind": name, "summary": summary} for name, summary in listing()], as_json)
+
+
+def _list(rows: list[dict[str, str]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    for row in rows:
+        table.add_row(*row.values())
+    console.print(table)
+
+
+def _report(folder: Path, as_json: bool) -> None:
+    import analysis
+
+    try:
+        written = analysis.write_report(folder)
+        summary = analysis.summarise(analysis.load(folder))
+    except analysis.ResultsError as error:
+        _fail(str(error), BAD_INPUT)
+    if os.geteuid() == 0 and "SUDO_UID" in os.environ:
+        for path in {*written.paths, *(path.parent for path in written.paths)}:
+            os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", "-1")))
+    if as_json:
+        rows = json.loads(summary.to_json(orient="records"))
+        print(
+            json.dumps(
+                {"folder": str(folder), "files": [str(p) for p in written.paths], "problems": written.problems, "runs": rows}, indent=1
+            )
+        )
+        return
+    console.print(_summary_table(summary))
+    for problem in written.problems:
+        console.print(problem, style="yellow")
+    console.print(f"summary: {folder / 'summary.csv'}\nfigures: {folder / 'figures'}")
+
+
+def _summary_table(summary: Any) -> Table:
+    table = Table("run", "samples/s", "x none", "accuracy", "step", "kB/step", "fidelity", "valid", box=None, padding=(0, 1))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in summary.to_dict("records"):
+        table.add_row(
+            str(row["run"]),
+            _number(row["throughput_samples_s"], "{:.1f}"),
+            _number(row["speedup_over_none"], "{:.2f}"),
+            _number(row["final_accuracy"], "{:.3f}"),
+            _number(row["mean_step_s"], "{:.3f} s"),
+            _number(row["bytes_per_step"], "{:.1f}", 1e-3),
+            _number(row["fidelity"], "{:.3f}"),
+            Text("yes", "green") if row["valid"] is True else Text("NO" if row["status"] == "complete" else str(row["status"]), "red"),
+        )
+    return table
+
+
+def _number(value: Any, form: str, scale: float = 1.0) -> str:
+    return "-" if value is None or value != value else form.format(value * scale)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    errors.print(Text(message, "red"))
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,169 @@
+"""Is a finished run to be believed? Pure arithmetic on what was recorded; every failed check says why in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from testbed.emulation.delayline import LATENESS_BUCKET_S
+from testbed.emulation.fidelity import Fidelity, combined, fidelity
+from topologies import Network
+
+LEAST_FIDELITY = 0.98
+MOST_WAITING = 0.05  # share of the time the emulator's processes may wait for a CPU
+MOST_LATENESS_S = 1e-3
+MOST_LATENESS = 0.05  # of the configured delay
+WIRE_BOUNDS = (0.95, 1.08)  # interface counters against payload + headers + acknowledgements
+HEADERS_BYTES = 52  # IP, TCP and its timestamps
+ETHERNET_BYTES = 14
+ACK_FRAME_BYTES = HEADERS_BYTES + ETHERNET_BYTES
+SEGMENTS_PER_ACK = 2
+
+
+@dataclass(frozen=True)
+class Check:
+    """One reason to believe a run, or not."""
+
+    name: str
+    value: float | None
+    limit: float | None
+    ok: bool
+    text: str  # what is wrong, in words, when it is not ok
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for the manifest."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The counters' growth over the measured part of a run."""
+
+    first: dict[str, Any]
+    last: dict[str, Any]
+
+    @property
+    def seconds(self) -> float:
+        """Return the time between the two snapshots."""
+        return float(self.last["mono_s"] - self.first["mono_s"])
+
+    def growth(self, *path: str) -> float:
+        """Return how much a counter grew."""
+        first, last = self.first, self.last
+        for key in path:
+            first, last = first[key], last[key]
+        return float(last - first)  # type: ignore[operator]
+
+
+def window(snapshots: list[dict[str, Any]], start_s: float, end_s: float) -> Window | None:
+    """Pick the widest pair of snapshots within the measured part; None if it was too short to hold two."""
+    inside = [s for s in snapshots if start_s <= s["mono_s"] <= end_s]
+    return Window(inside[0], inside[-1]) if len(inside) >= 2 else None
+
+
+def queue_fidelity(links: pd.DataFrame, network: Network) -> tuple[Fidelity, dict[str, Fidelity]]:
+    """Judge the bottlenecks from their samples (columns as in docs/results.md, `mono_s` or `t_s` as time)."""
+    time = "t_s" if "t_s" in links.columns else "mono_s"
+    columns = [time, "sent_bytes", "backlog_bytes", "rate_bps"]
+    samples = {}
+    for direction in network.directions():
+        if direction.bottleneck and direction.spec.rate_bps is not None:
+            chosen = links[(links["link"] == direction.link) & (links["source"] == direction.source)]
+            if len(chosen) > 1:
+                samples[direction.name] = tuple(chosen[column].to_numpy(float) for column in columns)
+    whole = combined(samples.values())  # type: ignore[arg-type]
+    return whole, {name: fidelity(*queue) for name, queue in samples.items()}
+
+
+def checks(
+    network: Network, mtu: int, measured: Window | None, whole: Fidelity, links: pd.DataFrame, steps: pd.DataFrame, digests: list[str]
+) -> list[Check]:
+    """Return every check of DESIGN's rule, in order."""
+    found = [
+        Check(
+            "fidelity",
+            whole.value,
+            LEAST_FIDELITY,
+            whole.value is None or whole.value >= LEAST_FIDELITY,
+            f"the bottleneck delivered only {whole.value or 0:.3f} of its rate while backlogged",
+        ),
+        Check("replicas", float(len(set(digests))), 1.0, len(set(digests)) == 1, "the workers' models differ at the end"),
+        _wire(steps, mtu),
+    ]
+    if measured is None:
+        return [*found, Check("window", 0.0, None, False, "the measured part was too short for two snapshots of the counters")]
+    found += [_waiting(measured, "vswitchd"), _waiting(measured, "delayline")]
+    found += [_zero("socket drops", measured.growth("socket_drops"), "vswitchd's sockets dropped {:.0f} frames unseen by the queues")]
+    found += [_zero("softnet drops", measured.growth("softnet_drops"), "the kernel's receive backlog dropped {:.0f} frames")]
+    lost = 0.0
+    if measured.last["delay"] is not None:
+        found.append(_zero("delay line drops", _line_drops(measured), "the delay line dropped {:.0f} frames it should have carried"))
+        found += _lateness(measured, network)
+        lost = sum(measured.growth("delay", "directions", name, "lost") for name in measured.last["delay"]["directions"])
+    found.append(_retransmissions(measured, links, lost))
+    return found
+
+
+def _wire(steps: pd.DataFrame, mtu: int) -> Check:
+    sent, received = float(steps["bytes_sent"].sum()), float(steps["bytes_received"].sum())
+    segment = mtu - HEADERS_BYTES
+    explained = sent * (mtu + ETHERNET_BYTES) / segment + received / segment / SEGMENTS_PER_ACK * ACK_FRAME_BYTES
+    ratio = float(steps["wire_bytes_sent"].sum()) / explained if explained else None
+    ok = ratio is None or WIRE_BOUNDS[0] <= ratio <= WIRE_BOUNDS[1]
+    return Check(
+        "bytes on the wire", ratio, WIRE_BOUNDS[1], ok, f"the interfaces counted {ratio or 0:.2f} times the bytes the scheme says it sent"
+    )
+
+
+def _waiting(measured: Window, role: str) -> Check:
+    share = measured.growth("waited_s", role) / measured.seconds
+    return Check(f"{role} waiting", share, MOST_WAITING, share < MOST_WAITING, f"{role} waited for a CPU {share:.1%} of the time")
+
+
+def _zero(name: str, value: float, text: str) -> Check:
+    return Check(name, value, 0.0, value == 0, text.format(value))
+
+
+def _line_drops(measured: Window) -> float:
+    errors = sum(measured.growth("delay", "directions", name, "send_errors") for name in measured.last["delay"]["directions"])
+    return errors + measured.growth("delay", "socket_drops")
+
+
+def _lateness(measured: Window, network: Network) -> list[Check]:
+    found = []
+    for direction in network.directions():
+        if direction.name not in measured.last["delay"]["directions"]:
+            continue
+        late_s = lateness_p99_s(measured, direction.name)
+        limit_s = max(MOST_LATENESS_S, MOST_LATENESS * direction.spec.delay_s)
+        ok = late_s is None or late_s < limit_s
+        text = f"the delay line sent 1 % of the frames of {direction.name} over {(late_s or 0) * 1e3:.2f} ms late"
+        found.append(Check(f"lateness {direction.name}", late_s, limit_s, ok, text))
+    return found
+
+
+def lateness_p99_s(measured: Window, direction: str) -> float | None:
+    """Return the 99th percentile of a direction's lateness over the window."""
+    first = measured.first["delay"]["directions"][direction]["lateness"]
+    last = measured.last["delay"]["directions"][direction]["lateness"]
+    grown = sorted((int(bucket), count - first.get(bucket, 0)) for bucket, count in last.items())
+    total = sum(count for _, count in grown)
+    if total == 0:
+        return None
+    cumulative = np.cumsum([count for _, count in grown])
+    return (grown[int(np.searchsorted(cumulative, 0.99 * total))][0] + 1) * LATENESS_BUCKET_S
+
+
+def _retransmissions(measured: Window, links: pd.DataFrame, lost_on_purpose: float) -> Check:
+    """Compare retransmitted segments with counted drops, tail-loss probes and those the receiver says it had already."""
+    retransmitted = measured.growth("tcp", "RetransSegs")
+    spurious = sum(measured.growth("tcp", name) for name in ("TCPLossProbes", "TCPDSACKRecv", "TCPSpuriousRtxHostQueues"))
+    counters = links.groupby(["link", "source"])["dropped_packets"]
+    dropped = float((counters.max() - counters.min()).sum()) + lost_on_purpose
+    unexplained = max(0.0, retransmitted - dropped - spurious)
+    limit = max(5.0, 0.02 * retransmitted)
+    text = f"{unexplained:.0f} of {retransmitted:.0f} TCP retransmissions are explained by no counted drop"
+    return Check("retransmissions", unexplained, limit, unexplained <= limit, text)

@@ -1,0 +1,124 @@
+"""What this machine is and can do: what is installed, which datapath, and its measured ceiling (kept between runs)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from testbed.record import read_json, write_json
+
+TOOLS = {
+    "mnexec": "mininet",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovsdb-server": "openvswitch-switch",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ethtool": "ethtool",
+    "ping": "iputils-ping",
+    "iperf3": "iperf3",
+}
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class MachineError(RuntimeError):
+    """This machine cannot run emulations as it is; the message says what to do."""
+
+
+def require_emulation() -> None:
+    """Raise unless this process may and can emulate networks."""
+    if os.geteuid() != 0:
+        raise MachineError("emulated networks need root: run it with sudo (`make experiment` does so by itself)")
+    missing = missing_packages()
+    if missing:
+        raise MachineError(f"{', '.join(missing)} not installed: run `make setup`, or apt-get install {' '.join(missing)}")
+
+
+def missing_packages() -> list[str]:
+    """Return the Debian packages whose tools are not on this machine."""
+    path = f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
+    return sorted({package for tool, package in TOOLS.items() if shutil.which(tool, path=path) is None})
+
+
+def has_kernel_datapath() -> bool:
+    """Tell whether the kernel has Open vSwitch's datapath, loading its module if it can be."""
+    if not Path("/sys/module/openvswitch").exists():
+        modprobe = shutil.which("modprobe", path=SYSTEM_PATH)
+        if modprobe is not None:
+            subprocess.run([modprobe, "-q", "openvswitch"], capture_output=True)
+    return Path("/sys/module/openvswitch").exists()
+
+
+def trial(what: str, kernel_datapath: bool) -> Any:
+    """Run one trial of `testbed.emulation.trial` in a sandbox and return its result."""
+    command = [sys.executable, "-m", "testbed.emulation.trial", what, "kernel" if kernel_datapath else "user"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    try:
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise MachineError(f"the trial of this machine's {what} failed: {done.stderr.strip()[-500:]}") from None
+    if "error" in answer:
+        raise MachineError(f"the trial of this machine's {what} failed: {answer['error']}")
+    return answer["result"]
+
+
+def ceiling_bps(mtu: int, kernel_datapath: bool) -> float:
+    """Return the most switch traffic this machine carries at an MTU, measured once and kept."""
+    size = "9000" if mtu > 4000 else "1500"
+    identity = {
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "cpu": _cpu_model(),
+        "datapath": "kernel" if kernel_datapath else "user",
+    }
+    path = _cache_path()
+    kept = read_json(path) or {}
+    if kept.get("identity") != identity:
+        kept = {"identity": identity, "ceiling_bps": {}}
+    if size not in kept["ceiling_bps"]:
+        kept["ceiling_bps"][size] = float(trial(size, kernel_datapath))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, kept)
+    return float(kept["ceiling_bps"][size])
+
+
+def forget_ceiling() -> None:
+    """Forget the measured ceiling, so that it is measured again."""
+    _cache_path().unlink(missing_ok=True)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that may matter to a number."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "numpy", "mininet", "numba", "pandas"):
+        found[name] = importlib.metadata.version(name)
+    ovs = shutil.which("ovs-vswitchd", path=SYSTEM_PATH)
+    if ovs is not None:
+        found["openvswitch"] = subprocess.run([ovs, "--version"], capture_output=True, text=True).stdout.split("\n")[0].split()[-1]
+    return found
+
+
+def git_commit() -> str | None:
+    """Return the commit of the code that runs, with `-dirty` when files were changed."""
+    folder = Path(__file__).resolve().parent
+    done = subprocess.run(["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
+    return done.stdout.strip() or None
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _cache_path() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "netsense-testbed" / "machine.json"

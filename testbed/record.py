@@ -1,0 +1,123 @@
+"""A run's folder: the manifest, and JSON lines turned into Parquet. See docs/results.md for the schema."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+SCHEMA = 1
+TABLES = {"steps": "steps-*.jsonl", "evals": "evals.jsonl", "links": "links.jsonl", "events": "events-*.jsonl"}
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file so that it is always whole: the old content or the new."""
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("w") as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None if it is missing or damaged."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+class RunFolder:
+    """One run's folder while it is being filled."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        """Make the folder anew with a manifest that says `running`."""
+        self.path = path
+        self.stream = path / "stream"
+        self.logs = path / "logs"
+        if path.exists():
+            shutil.rmtree(path)
+        self.stream.mkdir(parents=True)
+        self.logs.mkdir()
+        self.manifest: dict[str, Any] = {
+            "schema": SCHEMA,
+            "status": "running",
+            "reason": None,
+            "valid": False,
+            "invalid_reasons": [],
+            **manifest,
+        }
+        self.save()
+
+    def save(self, **changes: Any) -> None:
+        """Update the manifest on disk."""
+        self.manifest.update(changes)
+        write_json(self.path / "manifest.json", self.manifest)
+
+    def event(self, mono_s: float, kind: str, text: str, data: dict[str, Any] | None = None) -> None:
+        """Append an event of the runner's own."""
+        with (self.stream / "events-runner.jsonl").open("a") as file:
+            file.write(json.dumps({"mono_s": mono_s, "kind": kind, "text": text, "data": data}) + "\n")
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Read a table's JSON lines, a last line cut off in mid-write left out."""
+        rows: list[dict[str, Any]] = []
+        for file in sorted(self.stream.glob(TABLES[name])):
+            rows += read_lines(file)
+        return pd.DataFrame(rows)
+
+    def usage(self) -> list[dict[str, Any]]:
+        """Return the snapshots of the emulator's counters."""
+        return read_lines(self.stream / "usage.jsonl")
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Return what each worker said at its end, in order of rank."""
+        files = sorted(self.stream.glob("worker-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
+        return [content for file in files if (content := read_json(file)) is not None]
+
+    def measured_window(self) -> tuple[float, float] | None:
+        """Return the monotonic times at which worker 0 began and ended its measured steps."""
+        times = {row["kind"]: row["mono_s"] for row in read_lines(self.stream / "events-0.jsonl")}
+        if "measured_start" not in times or "measured_end" not in times:
+            return None
+        return times["measured_start"], times["measured_end"]
+
+    def to_parquet(self, origin_s: float) -> None:
+        """Write every table with times from `origin_s` on, then drop the JSON lines."""
+        for name in TABLES:
+            table = self.table(name)
+            if "mono_s" in table.columns:
+                table.insert(0, "t_s", table.pop("mono_s") - origin_s)
+                table = table.sort_values("t_s", kind="stable", ignore_index=True)
+            if name == "events" and "data" in table.columns:
+                table["data"] = table["data"].map(json.dumps)
+            target = self.path / f"{name}.parquet"
+            temporary = target.with_name(f".{target.name}.new")
+            table.to_parquet(temporary, index=False)
+            temporary.replace(target)
+
+    def drop_stream(self) -> None:
+        """Remove the JSON lines, once the manifest says `complete`."""
+        shutil.rmtree(self.stream)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read JSON lines; a last line cut off in mid-write is left out, a missing file is empty."""
+    try:
+        text = path.read_text()
+    except OSError:
+        return []
+    rows = []
+    for line in text.splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows

@@ -1,0 +1,209 @@
+"""Two workers over loopback, started by the nursery as the runner starts them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workloads.compression.topk import kept
+from workloads.datasets.fashion_mnist import FOLDER
+from workloads.exchange.plan import plan_allgather, plan_allreduce
+from workloads.job import Job
+from workloads.models.sizes import layer_sizes
+from workloads.schemes import parse_scheme
+
+REPOSITORY = Path(__file__).parents[3]
+WORLD = 2
+installed = pytest.mark.skipif(not FOLDER.exists(), reason="needs the package dataset-fashion-mnist")
+
+
+@dataclass
+class NurseryClient:
+    """The runner's end of a nursery."""
+
+    process: subprocess.Popen[str]
+
+    def ask(self, **request: Any) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        assert self.process.stdout
+        message: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return message
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[NurseryClient]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workloads.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
+    client = NurseryClient(process)
+    assert client.hear() == {"event": "ready"}
+    if FOLDER.exists():
+        client.ask(preload={"dataset": "fashion-mnist"})
+        assert client.hear()["event"] == "preloaded"
+    yield client
+    assert process.stdin
+    process.stdin.close()
+    assert process.wait(timeout=20) == 0
+
+
+@dataclass
+class Outcome:
+    """What a run left in its stream folder."""
+
+    folder: Path
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "stream" / f"{name}.jsonl").read_text().splitlines()]
+
+    def steps(self, rank: int) -> list[dict[str, Any]]:
+        return self.rows(f"steps-{rank}")
+
+    def workers(self) -> list[dict[str, Any]]:
+        return [json.loads((self.folder / "stream" / f"worker-{rank}.json").read_text()) for rank in range(WORLD)]
+
+
+def run(nursery: NurseryClient, folder: Path, scheme: str, workload: dict[str, Any], interface: str = "lo") -> Outcome:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for rank in range(WORLD):
+        path = folder / f"job-{rank}.json"
+        Job("run", rank, WORLD, "127.0.0.1", port, interface, str(folder), 1, parse_scheme(scheme), workload, timeout_s=30).save(path)
+        nursery.ask(job=str(path), netns_pid=None, log=str(folder / f"worker-{rank}.log"))
+    heard = [nursery.hear() for _ in range(2 * WORLD)]
+    logs = "".join((folder / f"worker-{rank}.log").read_text() for rank in range(WORLD))
+    assert sorted(m["event"] for m in heard) == ["exited"] * WORLD + ["started"] * WORLD
+    assert [m["code"] for m in heard if m["event"] == "exited"] == [0] * WORLD, logs
+    return Outcome(folder)
+
+
+def training(**changes: Any) -> dict[str, Any]:
+    work: dict[str, Any] = {"kind": "train", "model": "small_cnn", "dataset": "fashion-mnist", "data_dir": None, "batch_size": 32}
+    work |= {"optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.0}, "budget": {"steps": 40}}
+    return work | {"eval_every_s": 1000.0, "eval_samples": 400, "warmup_steps": 2} | changes
+
+
+def check_steps(outcome: Outcome) -> None:
+    first, second = outcome.workers()
+    assert first["parameter_digest"] == second["parameter_digest"]
+    assert first["steps"] == second["steps"] == len(outcome.steps(0)) == len(outcome.steps(1))
+    for rank in range(WORLD):
+        clock = 0.0
+        for number, row in enumerate(outcome.steps(rank)):
+            assert (row["step"], row["rank"]) == (number, rank)
+            assert row["step_s"] == row["compute_s"] + row["encode_s"] + row["exchange_s"] + row["decode_s"]
+            assert min(row["compute_s"], row["exchange_s"]) > 0
+            clock += row["step_s"]
+            assert row["train_s"] == pytest.approx(clock)
+            assert row["wire_bytes_sent"] >= row["bytes_sent"]
+    kinds = [row["kind"] for row in outcome.rows("events-0")]
+    assert kinds == ["started", "joined", "first_step", "warmup_done", "measured_start", "measured_end"]
+
+
+@installed
+@pytest.mark.parametrize("scheme", ["none", "fp16", "topk-0.1"])
+def test_training_agrees_learns_and_counts_its_bytes(nursery: NurseryClient, tmp_path: Path, scheme: str) -> None:
+    outcome = run(nursery, tmp_path, scheme, training())
+    check_steps(outcome)
+    rows = outcome.steps(0)
+    elements = rows[0]["dense_bytes"] // 4
+    expected = {
+        "none": plan_allreduce(4 * elements, WORLD),
+        "fp16": plan_allreduce(2 * elements, WORLD),
+        "topk-0.1": plan_allgather(24 + 8 * kept(elements, 0.1), WORLD),
+    }[scheme]
+    assert {row["bytes_sent"] for row in rows} == {expected.bytes_sent}
+    assert {row["ratio"] for row in rows} == {0.1 if scheme == "topk-0.1" else 1.0}
+    assert (scheme == "none") == (max(row["encode_s"] + row["decode_s"] for row in rows) == 0)
+    assert statistics.mean(r["loss"] for r in rows[-8:]) < 0.7 * statistics.mean(r["loss"] for r in rows[:4])
+    initial, final = outcome.rows("evals")
+    assert (initial["train_s"], initial["samples"], initial["final"]) == (0.0, 400, False)
+    assert (final["step"], final["samples"], final["final"]) == (40, 10000, True)
+    assert final["accuracy"] > initial["accuracy"] + 0.2
+    assert outcome.workers()[0]["hyperparameters"]["lr"] == 0.05
+
+
+@installed
+def test_a_budget_of_seconds_with_evaluations_ends_all_ranks_together(nursery: NurseryClient, tmp_path: Path) -> None:
+    outcome = run(nursery, tmp_path, "topk-0.01", training(model="resnet8", batch_size=8, budget={"seconds": 1.0}, eval_every_s=0.3))
+    check_steps(outcome)  # with batch normalisation: buffers are in the digest
+    longest = max(row["step_s"] for row in outcome.steps(0))
+    assert 1.0 - longest <= outcome.workers()[0]["train_s"] <= 1.0 + 2 * longest
+    evals = outcome.rows("evals")
+    assert len(evals) >= 3
+    assert [e["train_s"] for e in evals] == sorted(e["train_s"] for e in evals)
+
+
+@installed
+def test_the_warm_up_leaves_no_trace(nursery: NurseryClient, tmp_path: Path) -> None:
+    digests = []
+    for warmup_steps in (1, 3):
+        folder = tmp_path / str(warmup_steps)
+        folder.mkdir()
+        outcome = run(nursery, folder, "topk-0.1", training(model="resnet8", batch_size=8, budget={"steps": 4}, warmup_steps=warmup_steps))
+        digests.append(outcome.workers()[0]["parameter_digest"])
+    assert digests[0] == digests[1]
+
+
+@installed
+def test_an_accuracy_reached_ends_the_run(nursery: NurseryClient, tmp_path: Path) -> None:
+    outcome = run(nursery, tmp_path, "none", training(budget={"accuracy": 0.3, "steps": 500}, eval_every_s=0.05))
+    evals = outcome.rows("evals")
+    assert evals[-2]["accuracy"] >= 0.3
+    assert outcome.workers()[0]["steps"] < 500
+
+
+@pytest.mark.parametrize("scheme", ["none", "topk-0.1"])
+def test_replay_sleeps_its_compute_and_sends_the_models_gradient(nursery: NurseryClient, tmp_path: Path, scheme: str) -> None:
+    work = {"kind": "replay", "model": "resnet20", "compute_s": 0.06, "batch_size": 16, "budget": {"steps": 6}, "warmup_steps": 2}
+    outcome = run(nursery, tmp_path, scheme, work)
+    check_steps(outcome)
+    rows = outcome.steps(0)
+    assert all(row["loss"] is None and row["samples"] == 16 for row in rows)
+    assert 0.055 < min(row["compute_s"] for row in rows) < 0.12
+    assert 0.055 < outcome.workers()[0]["quiet_compute_s"] < 0.12
+    assert rows[0]["dense_bytes"] == 4 * sum(layer_sizes("resnet20"))
+
+
+def test_a_job_that_cannot_run_is_reported(nursery: NurseryClient, tmp_path: Path) -> None:
+    nursery.ask(job=str(tmp_path / "missing.json"), netns_pid=None, log=None)
+    assert nursery.hear()["event"] == "error"
+    work = {"kind": "replay", "model": "lenet", "compute_s": 0.01, "batch_size": 1, "budget": {"steps": 1}}
+    path = tmp_path / "job.json"
+    Job("run", 0, 1, "127.0.0.1", 0, "", str(tmp_path), 1, {"scheme": "none"}, work, timeout_s=5).save(path)
+    nursery.ask(job=str(path), netns_pid=None, log=str(tmp_path / "log"))
+    assert nursery.hear()["event"] == "started"
+    assert nursery.hear()["code"] == 1
+    assert "unknown gradient size 'lenet'" in (tmp_path / "log").read_text()
+
+
+def test_the_nursery_ignores_an_interrupt_and_takes_its_workers_with_it(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workloads.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
+    client = NurseryClient(process)
+    assert client.hear()["event"] == "ready"
+    process.send_signal(signal.SIGINT)
+    work = {"kind": "replay", "model": "resnet8", "compute_s": 0.01, "batch_size": 1, "budget": {"seconds": 1000}}
+    path = tmp_path / "job.json"
+    Job("run", 1, 2, "127.0.0.1", 1, "", str(tmp_path), 1, {"scheme": "none"}, work).save(path)  # rank 0 never comes
+    client.ask(job=str(path), netns_pid=None, log=str(tmp_path / "log"))
+    worker = client.hear()["pid"]
+    assert process.stdin
+    process.stdin.close()
+    assert process.wait(timeout=20) == 0
+    assert not Path(f"/proc/{worker}").exists()

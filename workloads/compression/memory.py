@@ -1,0 +1,65 @@
+"""What becomes of the part of a gradient that was not sent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+
+import torch
+from torch import Tensor
+
+from workloads.compression.codec import Codec
+
+
+class Memory(ABC):
+    """Compensate a gradient before encoding, keep the rest after it; one slot a bucket."""
+
+    @abstractmethod
+    def compensate(self, slot: int, layout: Hashable, flat: Tensor) -> Tensor:
+        """Return what to encode; `layout` identifies the parameters in the slot, a change of which empties it."""
+
+    @abstractmethod
+    def keep(self, slot: int, compensated: Tensor, payload: Tensor, codec: Codec) -> None:
+        """Remember the difference between what was to be sent and what the payload says."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything."""
+
+
+class NoMemory(Memory):
+    """Drop what is not sent."""
+
+    def compensate(self, slot: int, layout: Hashable, flat: Tensor) -> Tensor:
+        """Return the gradient as it is."""
+        return flat
+
+    def keep(self, slot: int, compensated: Tensor, payload: Tensor, codec: Codec) -> None:
+        """Keep nothing."""
+
+    def reset(self) -> None:
+        """Do nothing."""
+
+
+class Residual(Memory):
+    """Error feedback (Karimireddy et al. 2019): add what was left out to the next gradient."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, tuple[Hashable, Tensor]] = {}
+
+    def compensate(self, slot: int, layout: Hashable, flat: Tensor) -> Tensor:
+        """Add the gradient to the slot's residual, in place, and return it."""
+        known, residual = self._slots.get(slot, (None, flat))
+        if known != layout or residual.shape != flat.shape:
+            # DDP rebuilds its buckets after the first iteration: the old residual belongs to other parameters
+            residual = torch.zeros_like(flat)
+            self._slots[slot] = (layout, residual)
+        return residual.add_(flat)
+
+    def keep(self, slot: int, compensated: Tensor, payload: Tensor, codec: Codec) -> None:
+        """Take what was sent out of the residual."""
+        codec.add_decoded(payload, compensated, scale=-1.0)
+
+    def reset(self) -> None:
+        """Forget all residuals."""
+        self._slots.clear()

@@ -1,0 +1,142 @@
+"""Start workers quickly: python -m workloads.nursery imports torch once, then forks a worker for every job it is sent.
+
+It reads JSON lines on stdin and answers with JSON lines on stdout:
+
+    {"preload": {"dataset": "fashion-mnist", "data_dir": null}}    -> {"event": "preloaded", ...}
+    {"job": path, "netns_pid": pid or null, "log": path}           -> {"event": "started", "job": path, "pid": pid}
+                                                                   -> {"event": "exited", "job": path, "pid": pid, "code": code}
+
+A negative code is a signal. What cannot be done is answered with {"event": "error", "text": ...}. It ends when stdin
+closes, and its workers with it. Nothing is computed before forking, so there are no threads to lose.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import sys
+import traceback
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch._dynamo  # noqa: F401 - 800 modules the first optimizer would import in every worker
+
+from workloads import replay, training  # noqa: F401 - imported before forking, with torch and the compiled kernels
+from workloads.compression import topk  # noqa: F401
+from workloads.datasets import Dataset, load_dataset
+from workloads.job import Job
+from workloads.worker import run_worker
+
+CLONE_NEWNET = 0x40000000
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class Nursery:
+    """The children and what was loaded for them."""
+
+    children: dict[int, tuple[int, str]] = field(default_factory=dict)  # pidfd -> pid, job
+    datasets: dict[tuple[str, str | None], Dataset] = field(default_factory=dict)
+    selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
+
+    def serve(self) -> None:
+        """Answer requests until stdin closes."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal: the runner decides what ends
+        self.selector.register(0, selectors.EVENT_READ)
+        _say(event="ready")
+        pending = b""
+        try:
+            while True:
+                for key, _ in self.selector.select():
+                    if key.fd != 0:
+                        self._reap(key.fd)
+                        continue
+                    chunk = os.read(0, 1 << 16)
+                    if not chunk:
+                        return
+                    *lines, pending = (pending + chunk).split(b"\n")
+                    for line in lines:
+                        self._obey(line)
+        finally:
+            for pid, _ in self.children.values():
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+    def _obey(self, line: bytes) -> None:
+        try:
+            request = json.loads(line)
+            if "preload" in request:
+                name, data_dir = request["preload"]["dataset"], request["preload"].get("data_dir")
+                self.datasets[(name, data_dir)] = load_dataset(name, data_dir)
+                _say(event="preloaded", dataset=name)
+            else:
+                self._start(request["job"], request.get("netns_pid"), request.get("log"))
+        except Exception as error:
+            _say(event="error", request=line.decode(errors="replace"), text=f"{type(error).__name__}: {error}")
+
+    def _start(self, path: str, netns_pid: int | None, log: str | None) -> None:
+        job = Job.load(path)
+        dataset = self.datasets.get((job.workload.get("dataset", ""), job.workload.get("data_dir")))
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _be_worker(job, dataset, netns_pid, log, parent)
+        pidfd = os.pidfd_open(pid)
+        self.children[pidfd] = (pid, path)
+        self.selector.register(pidfd, selectors.EVENT_READ)
+        _say(event="started", job=path, pid=pid)
+
+    def _reap(self, pidfd: int) -> None:
+        pid, path = self.children.pop(pidfd)
+        self.selector.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        _say(event="exited", job=path, pid=pid, code=os.waitstatus_to_exitcode(status))
+
+
+def _be_worker(job: Job, dataset: Dataset | None, netns_pid: int | None, log: str | None, parent: int) -> NoReturn:
+    code = 1
+    try:
+        _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # the nursery died before the line above
+            os._exit(1)
+        target = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, fd in ((nothing, 0), (target, 1), (target, 2)):
+            os.dup2(source, fd)
+        if netns_pid is not None:
+            join_network(netns_pid)
+        code = run_worker(job, dataset)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def join_network(pid: int) -> None:
+    """Move this process into another's network namespace (os.setns exists only from Python 3.12 on)."""
+    fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    try:
+        _call("setns", fd, CLONE_NEWNET)
+    finally:
+        os.close(fd)
+
+
+def _call(name: str, *arguments: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{name}: {os.strerror(error)}")
+
+
+def _say(**message: Any) -> None:
+    os.write(1, (json.dumps(message) + "\n").encode())
+
+
+if __name__ == "__main__":
+    Nursery().serve()

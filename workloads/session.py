@@ -1,0 +1,188 @@
+"""What training and replay share: the process group, the warm-up, and the measured loop.
+
+The measured loop (1) looks whether to evaluate or stop before the step, (2) runs and times it, (3) records it, and
+(4) on rank 0 decides by the training clock what comes next. The clock stands still during evaluations.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn import Module
+from torch.nn.parallel import DistributedDataParallel
+
+from workloads.hooks import attach
+from workloads.job import Job
+from workloads.records import Stream, WireCounters
+from workloads.stop import EVALUATE, STOP, Announcer, Listener
+from workloads.timing import StepTimer
+
+QUIET_STEPS = 5
+DEFAULT_WARMUP_STEPS = 3
+
+RunStep = Callable[[int], float | None]  # forward, backward, optimiser of step i; returns the loss
+Evaluate = Callable[[int, float, bool], float]  # (step, train_s, final) -> accuracy
+
+
+def join_group(job: Job) -> None:
+    """Join the workers' process group over the job's interface."""
+    if job.interface:
+        os.environ["GLOO_SOCKET_IFNAME"] = job.interface
+    torch.set_num_threads(job.threads)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"tcp://{job.master_addr}:{job.master_port}",
+        rank=job.rank,
+        world_size=job.world_size,
+        timeout=timedelta(seconds=job.timeout_s),
+    )
+
+
+def wrap(model: Module) -> DistributedDataParallel:
+    """Wrap a model that every rank built from the same seed.
+
+    init_sync=False: the replicas are equal already, and a broadcast of the model would cross the emulated network.
+    forward_sync_buffers=False: DDP would broadcast batch-norm statistics in every step, a cost no scheme compresses; we
+    broadcast them before evaluations, outside the training clock, so replicas still end bit-identical.
+    """
+    # 1x1 convolutions have gradients of equivalent but differently written strides; DDP copies either way
+    warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
+    return DistributedDataParallel(model, init_sync=False, forward_sync_buffers=False, gradient_as_bucket_view=True)
+
+
+class Session:
+    """One worker's measured run of one model under one scheme."""
+
+    def __init__(self, job: Job, stream: Stream, model: DistributedDataParallel) -> None:
+        self.job, self.stream, self.model = job, stream, model
+        self.attachment = attach(model, job.scheme)
+        self.timer = StepTimer(p for p in model.parameters() if p.requires_grad)
+        self.wire = WireCounters(job.interface)
+        self.train_s = 0.0
+        self.steps = 0
+        self.quiet_compute_s = 0.0
+        self.cpu_s = self.wall_s = 0.0
+        job.stream_dir.mkdir(parents=True, exist_ok=True)
+        self._announcer = Announcer(job.stream_dir) if job.rank == 0 else None
+        self._listener = Listener(job.stream_dir)
+
+    def warm_up(self, run_step: RunStep, save: Callable[[], Any], restore: Callable[[Any], None]) -> None:
+        """Measure compute without traffic, let DDP build its buckets and connections, then undo all of it."""
+        initial = save()
+        quiet = []
+        run_step(0)  # the first step allocates and connects
+        self.stream.event("first_step", "first step of the warm-up done")
+        dist.barrier()
+        for i in range(QUIET_STEPS):
+            with self.model.no_sync():
+                self.timer.begin()
+                run_step(i)
+                quiet.append(self.timer.end().compute_s)
+        self.quiet_compute_s = statistics.median(quiet)
+        dist.barrier()
+        warmup_steps = self.job.workload.get("warmup_steps", DEFAULT_WARMUP_STEPS)
+        for i in range(warmup_steps):
+            run_step(i)
+        restore(initial)
+        self.attachment.reset()
+        self.stream.event("warmup_done", "warmed up and restored", steps=warmup_steps, quiet_compute_s=self.quiet_compute_s)
+
+    def measure(self, run_step: RunStep, evaluate: Evaluate | None = None) -> None:
+        """Run measured steps until the budget is spent."""
+        budget = self.job.workload["budget"]
+        every_s = self.job.workload.get("eval_every_s") if evaluate else None
+        next_eval_s = every_s or float("inf")
+        accuracy = evaluate(0, 0.0, False) if evaluate else None
+        dist.barrier()
+        self.stream.event("measured_start", "first measured step")
+        wall, cpu = time.perf_counter(), time.process_time()
+        while not self._is_spent(budget, accuracy):
+            action = self._listener.action_before(self.steps)
+            if action == STOP:
+                break
+            if action == EVALUATE and evaluate:
+                accuracy = evaluate(self.steps, self.train_s, False)
+                if self._is_spent(budget, accuracy):
+                    break
+            step_s = self._one_step(run_step)
+            if self._announcer:
+                # an announcement takes effect one step from now, so look one step ahead; announcing the end twice does no harm
+                due = self.train_s + step_s
+                if budget.get("seconds") is not None and due >= budget["seconds"]:
+                    self._announcer.announce(self.steps - 1, STOP)
+                elif due >= next_eval_s:
+                    self._announcer.announce(self.steps - 1, EVALUATE)
+                    next_eval_s += every_s * max(1, -(-(due - next_eval_s) // every_s)) if every_s else 0.0
+        self.wall_s, self.cpu_s = time.perf_counter() - wall, time.process_time() - cpu
+        self.stream.event("measured_end", "last measured step done", steps=self.steps, train_s=self.train_s)
+
+    def _is_spent(self, budget: dict[str, float | None], accuracy: float | None) -> bool:
+        """Tell what every rank knows by itself: the number of steps and the evaluated accuracy are the same on all."""
+        steps, target = budget.get("steps"), budget.get("accuracy")
+        return (steps is not None and self.steps >= steps) or (target is not None and accuracy is not None and accuracy >= target)
+
+    def _one_step(self, run_step: RunStep) -> float:
+        sent, received = self.wire.read()
+        mono_s = time.monotonic()
+        self.timer.begin()
+        loss = run_step(self.steps)
+        traffic = self.attachment.take()
+        times = self.timer.end(traffic.encodes, traffic.decodes)
+        sent_after, received_after = self.wire.read()
+        if loss is not None and not np.isfinite(loss):
+            self.stream.event("non_finite", f"the loss of step {self.steps} is {loss}", step=self.steps)
+        self.train_s += times.step_s
+        decision = traffic.decision
+        self.stream.step(
+            {
+                "step": self.steps,
+                "rank": self.job.rank,
+                "mono_s": mono_s,
+                "train_s": self.train_s,
+                "step_s": times.step_s,
+                "compute_s": times.compute_s,
+                "encode_s": times.encode_s,
+                "exchange_s": times.exchange_s,
+                "decode_s": times.decode_s,
+                "samples": self.job.workload["batch_size"],
+                "bytes_sent": traffic.bytes_sent,
+                "bytes_received": traffic.bytes_received,
+                "wire_bytes_sent": None if sent is None or sent_after is None else sent_after - sent,
+                "wire_bytes_received": None if received is None or received_after is None else received_after - received,
+                "dense_bytes": traffic.dense_bytes,
+                "ratio": traffic.ratio,
+                "btlbw_bps": decision.btlbw_bps,
+                "rtprop_s": decision.rtprop_s,
+                "bdp_bytes": decision.bdp_bytes,
+                "congested": decision.congested,
+                "loss": loss,
+            }
+        )
+        self.steps += 1
+        return times.step_s
+
+    def result(self, digest: str, hyperparameters: dict[str, Any]) -> dict[str, Any]:
+        """Return what the runner wants to know of this worker."""
+        return {
+            "rank": self.job.rank,
+            "steps": self.steps,
+            "train_s": self.train_s,
+            "quiet_compute_s": self.quiet_compute_s,
+            "parameter_digest": digest,
+            "hyperparameters": hyperparameters,
+            "scheme": self.job.scheme,
+            "seed": self.job.seed,
+            "cpu_s": self.cpu_s,
+            "wall_s": self.wall_s,
+            "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
+        }
