@@ -93,6 +93,8 @@ class RunFolder:
         """Write every table with times from `origin_s` on, then drop the JSON lines."""
         for name in TABLES:
             table = self.table(name)
+            if table.empty:  # a replay has no evaluations
+                continue
             if "mono_s" in table.columns:
                 table.insert(0, "t_s", table.pop("mono_s") - origin_s)
                 table = table.sort_values("t_s", kind="stable", ignore_index=True)

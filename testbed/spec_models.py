@@ -135,7 +135,7 @@ class Experiment(Model):
 
     name: Annotated[str, AfterValidator(_name)]
     description: str = ""
-    backend: Literal["emulated", "simulated", "cluster"]
+    backend: Literal["emulated", "simulated", "cluster"] = "emulated"
     topology: Annotated[Star | Dumbbell | LeafSpine, Field(discriminator="kind")]
     hosts: Annotated[ProcessHosts | ContainerHosts, Field(discriminator="kind")] = ProcessHosts()
     workload: Annotated[Train | Replay, Field(discriminator="kind")]

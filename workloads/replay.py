@@ -77,7 +77,7 @@ class Replayed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Sleep the forward third and chain the layers."""
         self.pace.begin()
-        self.zero_grad(set_to_none=False)  # in place, within the slept time: fresh gradients of 0.5 GB cost a second of page faults
+        self.zero_grad(set_to_none=False)  # in place and within the slept time: fresh memory every step would page-fault
         self.pace.wait_until(self.compute_s / 3, least_s=0.0)
         count = len(self.layers)
         for i, (parameter, gradient) in enumerate(zip(self.layers, self._gradients, strict=True)):

@@ -70,6 +70,7 @@ class Session:
         self.wire = WireCounters(job.interface)
         self.train_s = 0.0
         self.steps = 0
+        self.rounds = 0  # sequential round trips of a step's exchange
         self.quiet_compute_s = 0.0
         self.cpu_s = self.wall_s = 0.0
         job.stream_dir.mkdir(parents=True, exist_ok=True)
@@ -137,6 +138,7 @@ class Session:
         self.timer.begin()
         loss = run_step(self.steps)
         traffic = self.attachment.take()
+        self.rounds = traffic.rounds
         times = self.timer.end(traffic.encodes, traffic.decodes)
         sent_after, received_after = self.wire.read()
         if loss is not None and not np.isfinite(loss):
@@ -176,6 +178,7 @@ class Session:
         return {
             "rank": self.job.rank,
             "steps": self.steps,
+            "rounds": self.rounds,
             "train_s": self.train_s,
             "quiet_compute_s": self.quiet_compute_s,
             "parameter_digest": digest,
