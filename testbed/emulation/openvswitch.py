@@ -52,6 +52,8 @@ class OpenVSwitch:
         os.makedirs(RUN_DIR, exist_ok=True)
         # Every OVS tool, Mininet's calls included, finds the private daemons by these.
         os.environ.update(OVS_RUNDIR=RUN_DIR, OVS_DBDIR=RUN_DIR, OVS_LOGDIR=RUN_DIR)
+        # vswitchd allocates a batch of MTU-sized buffers per wake-up: memory given back at once would be faulted in anew.
+        os.environ.update(MALLOC_TRIM_THRESHOLD_=str(1 << 30), MALLOC_TOP_PAD_=str(16 << 20), MALLOC_MMAP_THRESHOLD_=str(1 << 30))
         database = f"{RUN_DIR}/conf.db"
         _run("ovsdb-tool", "create", database, SCHEMA_FILE)
         daemon = ["--pidfile", "--detach", "--no-chdir", "--log-file"]
