@@ -11,7 +11,7 @@ RESULTS ?= results/$(basename $(notdir $(EXPERIMENT)))
 .PHONY: help setup experiment figures sweep reproduce bench test test-unit lint doctor clean
 
 help: ## print the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt testbed/setup.sh
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh testbed/setup.sh

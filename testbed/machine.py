@@ -107,9 +107,13 @@ def versions() -> dict[str, str]:
 
 def git_commit() -> str | None:
     """Return the commit of the code that runs, with `-dirty` when files were changed."""
+    git = shutil.which("git")
+    if git is None:
+        return None
     folder = Path(__file__).resolve().parent
-    done = subprocess.run(["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
-    return done.stdout.strip() or None
+    # Under sudo the tree belongs to another user, which git refuses unless told.
+    command = [git, "-c", "safe.directory=*", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
 
 
 def _cpu_model() -> str:

@@ -17,6 +17,7 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 _LAUNCHERS = {"make", "gmake", "sudo", "doas", "env", "timeout", "setpriv"}
 _SHELLS = {"sh", "dash", "bash", "ash", "zsh"}
+_OPTIONS_WITH_FILE = {"--rcfile", "--init-file"}
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -73,11 +74,29 @@ def launchers(chain: list[tuple[int, str, list[str]]]) -> list[int]:
     """Return the ancestors that merely launched us: make, sudo, `sh -c`; a login or interactive shell is not one."""
     pids = []
     for pid, name, arguments in chain:
-        wraps = name in _LAUNCHERS or (name in _SHELLS and any(a.startswith("-") and "c" in a for a in arguments[1:2]))
-        if not wraps:
+        if name not in _LAUNCHERS and not (name in _SHELLS and _runs_command(arguments)):
             break
         pids.append(pid)
     return pids
+
+
+def _runs_command(arguments: list[str]) -> bool:
+    """Tell whether a shell was given `-c`, alone or among other letters, before its first operand."""
+    rest = iter(arguments[1:])
+    for option in rest:
+        if option.startswith("--"):
+            if option == "--":
+                return False
+            if option in _OPTIONS_WITH_FILE:
+                next(rest, None)
+        elif option.startswith(("-", "+")) and len(option) > 1:
+            if option[0] == "-" and "c" in option:
+                return True
+            for _ in range(option.count("o") + option.count("O")):  # `-o pipefail`: the name is an argument of its own
+                next(rest, None)
+        else:
+            return False
+    return False
 
 
 def die_with_launchers() -> None:

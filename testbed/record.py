@@ -42,10 +42,13 @@ class RunFolder:
         self.path = path
         self.stream = path / "stream"
         self.logs = path / "logs"
-        if path.exists():
-            shutil.rmtree(path)
+        aside = path.with_name(f".{path.name}.earlier")
+        if path.exists():  # an earlier attempt is kept, inside the new one
+            path.rename(aside)
         self.stream.mkdir(parents=True)
         self.logs.mkdir()
+        if aside.exists():
+            aside.rename(path / "earlier")
         self.manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "status": "running",

@@ -30,7 +30,7 @@ from testbed.sweep import Run, expand
 from topologies.load import ring_load_bps
 from workloads.datasets import DatasetError, check_dataset
 
-ATTEMPTS = 2  # a run that was not faithful, or failed, is tried once more; the manifest says so
+ATTEMPTS = 2  # a run whose network was not faithful is done once more; the first is kept in its folder `earlier`
 
 
 class Refusal(RuntimeError):
@@ -144,7 +144,7 @@ def _run_until_believed(number: int, run: Run, folder: Path, options: Options, l
     for attempt in range(1, ATTEMPTS + 1):
         progress.begin(number, run.slug if attempt == 1 else f"{run.slug} (again)")
         manifest = _run_once(run, folder, options, lock, progress, earlier)
-        if manifest["status"] == "complete" and manifest["valid"]:
+        if manifest["status"] != "complete" or manifest["valid"]:
             return
         earlier.append({"attempt": attempt, **{key: manifest[key] for key in ("status", "reason", "invalid_reasons")}})
 

@@ -11,7 +11,7 @@ missing=""
 for package in $PACKAGES; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
 done
-"$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || missing="$missing python3-venv"
+"$PYTHON" -c 'import venv, ensurepip' 2>/dev/null || missing="$missing python3 python3-venv"
 if [ -n "$missing" ]; then
   if [ "$(id -u)" = 0 ]; then as_root=""
   elif command -v sudo >/dev/null; then as_root="sudo"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 WINDOW_S = 1.0
+LEAST_BACKLOGGED_S = 0.1  # less backlogged time than this is a handful of frames, and says nothing
 LEAST_WINDOW_COVERAGE = 0.2  # a window with less backlogged time than this says little and is not "the worst"
 
 Floats = npt.NDArray[np.float64]
@@ -61,12 +62,12 @@ def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_
 
 
 def _judge(queues: list[_Intervals]) -> Fidelity:
-    configured = sum(float(q.configured_bits.sum()) for q in queues)
     total_s = sum(q.total_s for q in queues)
-    if configured == 0 or total_s == 0:
-        return Fidelity(None, 0.0, None)
-    value = sum(float(q.delivered_bits.sum()) for q in queues) / configured
-    coverage = sum(float(q.seconds.sum()) for q in queues) / total_s
+    backlogged_s = sum(float(q.seconds.sum()) for q in queues)
+    coverage = backlogged_s / total_s if total_s else 0.0
+    if backlogged_s < LEAST_BACKLOGGED_S:
+        return Fidelity(None, coverage, None)
+    value = sum(float(q.delivered_bits.sum()) for q in queues) / sum(float(q.configured_bits.sum()) for q in queues)
     worst = [w for q in queues if (w := _worst_window(q)) is not None]
     return Fidelity(value, coverage, min(worst, default=None))
 

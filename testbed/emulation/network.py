@@ -21,6 +21,9 @@ from testbed.emulation.openvswitch import LEAF_HANDLE, OpenVSwitch, PortShape
 from topologies import Direction, Network
 from topologies import Link as LinkDescription
 from topologies.mininet_topo import NetworkTopo
+from topologies.model import ETHERNET_HEADER_BYTES
+
+BURST_S = 0.5e-3
 
 
 @dataclass(frozen=True)
@@ -159,10 +162,10 @@ class EmulatedNetwork:
             if spec.rate_bps is None or spec.queue_bytes is None:
                 continue
             if queue.namespace_pid is None:
-                ports.append(PortShape(queue.interface, spec.rate_bps, spec.queue_bytes))
+                ports.append(PortShape(queue.interface, spec.rate_bps, burst_bytes(spec.rate_bps, self.mtu), spec.queue_bytes))
             else:
                 with network_namespace(queue.namespace_pid):
-                    _shape_host(queue.interface, spec.rate_bps, spec.queue_bytes)
+                    _shape_host(queue.interface, spec.rate_bps, burst_bytes(spec.rate_bps, self.mtu), spec.queue_bytes)
         self.openvswitch.shape(ports)
 
     def _delay(self, seed: int, log_dir: str) -> DelayElement | None:
@@ -181,10 +184,38 @@ class EmulatedNetwork:
         return Netem(directions) if has_netem() else DelayLineClient(directions, self.mtu, f"{log_dir}/delayline.log")
 
 
-def _shape_host(interface: str, rate_bps: float, queue_bytes: int) -> None:
+def burst_bytes(rate_bps: float, mtu: int) -> int:
+    """Return the token bucket of a shaped direction: what half a millisecond carries, at least one frame.
+
+    A timer that fires late must be made up for, or a busy machine never reaches the rate; more than this would let small
+    payloads through at line speed, which flatters compression.
+    """
+    return max(mtu + ETHERNET_HEADER_BYTES, round(rate_bps / 8 * BURST_S))
+
+
+def _shape_host(interface: str, rate_bps: float, burst: int, queue_bytes: int) -> None:
     rate = f"{round(rate_bps)}bit"
     _tool("tc", "qdisc", "add", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
-    _tool("tc", "class", "add", "dev", interface, "parent", "1:", "classid", "1:1", "htb", "rate", rate, "ceil", rate)
+    _tool(
+        "tc",
+        "class",
+        "add",
+        "dev",
+        interface,
+        "parent",
+        "1:",
+        "classid",
+        "1:1",
+        "htb",
+        "rate",
+        rate,
+        "ceil",
+        rate,
+        "burst",
+        str(burst),
+        "cburst",
+        str(burst),
+    )
     leaf = ["parent", "1:1", "handle", f"{LEAF_HANDLE:x}:", "bfifo", "limit", str(queue_bytes)]
     _tool("tc", "qdisc", "add", "dev", interface, *leaf)
 

@@ -37,6 +37,7 @@ class PortShape:
 
     interface: str
     rate_bps: float
+    burst_bytes: int
     queue_bytes: int
 
 
@@ -73,7 +74,8 @@ class OpenVSwitch:
             rate = f"{round(shape.rate_bps)}"
             command += ["--", "set", "port", shape.interface, f"qos=@qos{i}"]
             command += ["--", f"--id=@qos{i}", "create", "qos", "type=linux-htb", f"other-config:max-rate={rate}", f"queues:0=@queue{i}"]
-            command += ["--", f"--id=@queue{i}", "create", "queue", f"other-config:min-rate={rate}", f"other-config:max-rate={rate}"]
+            options = {"min-rate": rate, "max-rate": rate, "burst": f"{shape.burst_bytes * 8}"}
+            command += ["--", f"--id=@queue{i}", "create", "queue", *(f"other-config:{key}={value}" for key, value in options.items())]
         _run("ovs-vsctl", *command[1:])
         waiting = {shape.interface: shape for shape in shapes}
         deadline = time.monotonic() + 5

@@ -13,6 +13,7 @@ from testbed.emulation.fidelity import Fidelity, combined, fidelity
 from topologies import Network
 
 LEAST_FIDELITY = 0.98
+MOST_FIDELITY = 1.02  # a queue that serves faster than its rate is no more faithful than a slow one
 MOST_WAITING = 0.05  # share of the time the emulator's processes may wait for a CPU
 MOST_LATENESS_S = 1e-3
 MOST_LATENESS = 0.05  # of the configured delay
@@ -87,8 +88,8 @@ def checks(
             "fidelity",
             whole.value,
             LEAST_FIDELITY,
-            whole.value is None or whole.value >= LEAST_FIDELITY,
-            f"the bottleneck delivered only {whole.value or 0:.3f} of its rate while backlogged",
+            whole.value is None or LEAST_FIDELITY <= whole.value <= MOST_FIDELITY,
+            f"the bottleneck delivered {whole.value or 0:.3f} of its rate while backlogged",
         ),
         Check("replicas", float(len(set(digests))), 1.0, len(set(digests)) == 1, "the workers' models differ at the end"),
         _wire(steps, mtu),

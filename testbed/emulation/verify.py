@@ -36,6 +36,7 @@ RTT_TOLERANCE = 0.05
 # Frames a second, weighted, of all directions measured side by side: what 2 cores keep up with; then fewer; then each alone.
 WORK_PER_S = (55_000.0, 30_000.0, 0.0)
 BURST_FRAMES = 32
+LONGEST_REST_S = 1e-3
 SAMPLE_UNCERTAINTY_S = 0.3e-3  # a reading that was held up longer has no time and is left out
 LEAST_COVERAGE = 0.2  # share of the trial in which the queue must have been backlogged: 0.1 s, hundreds of frames
 PINGS = 15
@@ -204,10 +205,13 @@ def _measure_together(queues: list[Queue], mtu: int) -> dict[str, RateResult]:
     """Keep all of the queues overfull from one loop; return those that were backlogged long enough to judge."""
     frame = _udp_frame(mtu)
     trials = [_Trial(queue, frame) for queue in queues]
+    # Rest between rounds, but never so long that a full queue runs low: a busy loop would starve what it measures.
+    rest_s = min(LONGEST_REST_S, *(trial.drains_in_s / 5 for trial in trials))
     until = time.monotonic() + RATE_SECONDS
     while time.monotonic() < until:
         for trial in trials:
             trial.fill()
+        time.sleep(rest_s)
     results = [trial.result() for trial in trials]
     return {result.direction: result for result in results if result is not None}
 
@@ -221,6 +225,7 @@ class _Trial:
         spec = queue.direction.spec
         assert spec.rate_bps is not None and spec.queue_bytes is not None
         self._rate_bps, self._queue_bytes = spec.rate_bps, spec.queue_bytes
+        self.drains_in_s = self._queue_bytes * 8 / self._rate_bps
         self._counter = _Counter(queue)
         with network_namespace(queue.namespace_pid):
             self._sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)

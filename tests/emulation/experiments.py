@@ -1,0 +1,103 @@
+"""Start the real command line on tiny experiments, and look at what it leaves on the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = """
+name: {name}
+topology: {{kind: dumbbell, workers: 2, bottleneck: {{rate: 20mbit, delay: 2ms}}, access: {{rate: 40mbit}}}}
+workload: {{kind: train, model: small_cnn, dataset: fashion-mnist, batch_size: 32, optimizer: {{name: sgd, lr: 0.05}},
+           budget: {{seconds: {seconds}}}, eval_every: 2s, eval_samples: 500, warmup_steps: 3}}
+schemes: [{schemes}]
+"""
+
+
+def write_tiny(folder: Path, name: str = "tiny", seconds: float = 4, schemes: str = "none") -> Path:
+    """Write an experiment file."""
+    path = folder / f"{name}.yaml"
+    path.write_text(TINY.format(name=name, seconds=seconds, schemes=schemes))
+    return path
+
+
+def command(experiment: Path, *options: str) -> list[str]:
+    """Return the command line of a run whose results go beside the experiment file."""
+    return [sys.executable, "-m", "testbed", "run", str(experiment), "--results", str(experiment.parent / "results"), *options]
+
+
+def start(arguments: list[str]) -> subprocess.Popen[str]:
+    """Start a command in a session of its own, as a terminal would."""
+    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+
+def manifest(results: Path, run: str) -> dict[str, Any]:
+    """Read a run's manifest; empty while there is none."""
+    try:
+        content: dict[str, Any] = json.loads((results / run / "manifest.json").read_text())
+    except OSError:
+        return {}
+    return content
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Poll a condition."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run could leave behind."""
+
+    processes: frozenset[tuple[int, str]]  # of other network namespaces than ours
+    interfaces: frozenset[str]
+    mounts: tuple[str, ...]
+    named_namespaces: frozenset[str]
+    temporary: frozenset[str]
+
+
+def look_at_machine() -> Machine:
+    """Take stock of processes in foreign network namespaces, interfaces, mounts, named namespaces and temporary files."""
+    home = os.readlink("/proc/self/ns/net")
+    processes = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                namespace = os.readlink(entry / "ns/net")
+                if namespace != home:
+                    processes.add((int(entry.name), namespace))
+            except OSError:
+                continue
+    netns = Path("/run/netns")
+    return Machine(
+        frozenset(processes),
+        frozenset(os.listdir("/sys/class/net")),
+        tuple(sorted(line.split(" - ")[0].split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())),
+        frozenset(os.listdir(netns)) if netns.exists() else frozenset(),
+        frozenset(os.listdir("/tmp")),
+    )
+
+
+def workers_of(run_folder: Path) -> list[int]:
+    """Return the outer process ids of a run's workers: those that have its worker logs open."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                target = os.readlink(entry / "fd/2")
+            except OSError:
+                continue
+            if target.startswith(str(run_folder / "logs" / "worker-")):
+                found.append((target, int(entry.name)))
+    return [pid for _, pid in sorted(found)]

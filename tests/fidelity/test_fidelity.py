@@ -1,0 +1,52 @@
+"""The numbers that make results trustworthy, measured: rates, round-trip times, queues, set-up times.
+
+Each bar is the product's promise; a machine so busy that it misses one gets one more try, as a run would.
+"""
+
+import pytest
+
+from tests.emulation.scenarios import play, teardown_s
+
+RATE_TOLERANCE = 0.015
+CELLS = [(10e6, 1500), (50e6, 1500), (100e6, 1500), (100e6, 9000), (200e6, 9000)]
+
+
+def twice(trial, good):
+    first = trial()
+    return first if good(first) else trial()
+
+
+@pytest.mark.parametrize(("rate_bps", "mtu"), CELLS, ids=lambda value: f"{value:g}")
+def test_a_backlogged_bottleneck_delivers_its_rate_through_the_switches_and_loses_nothing_unseen(rate_bps, mtu):
+    def trial():
+        return play("overloaded_dumbbell", workers=4, rate_bps=rate_bps, delay_s=0.005, mtu=mtu, access_bps=2 * rate_bps, seconds=1.5)
+
+    seen = twice(trial, lambda s: abs(s["value"] - 1) <= RATE_TOLERANCE)
+    assert seen["value"] == pytest.approx(1, abs=RATE_TOLERANCE)
+    assert seen["coverage"] > 0.5
+    assert seen["queue_bytes"] - mtu - 14 < seen["largest_backlog_bytes"] <= seen["queue_bytes"]
+    assert seen["dropped"] > 0
+    assert seen["sent"] == seen["received"] + seen["dropped"]
+    assert seen["socket_drops"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit_s", "delay_s"), [("dumbbell", 5, 0.001), ("dumbbell", 5, 0.025), ("star", 10, 0.005)], ids=lambda value: str(value)
+)
+def test_eight_hosts_are_up_and_verified_in_time_with_every_rate_and_rtt_in_tolerance(kind, limit_s, delay_s):
+    def trial():
+        return play("verified", kind=kind, workers=8, rate_bps=40e6, delay_s=delay_s, mtu=1500, access_bps=100e6)
+
+    seen = twice(trial, lambda s: s["total_s"] < limit_s)
+    assert seen["boot_s"] < 2
+    assert seen["total_s"] < limit_s
+    for rate in seen["rates"]:
+        assert rate["measured_bps"] == pytest.approx(rate["configured_bps"], rel=RATE_TOLERANCE)
+        assert rate["largest_backlog_bytes"] > rate["queue_bytes"] - 2 * 1514
+    for rtt in seen["rtts"]:
+        assert abs(rtt["measured_s"] - rtt["configured_s"]) <= max(0.5e-3, 0.05 * rtt["configured_s"])
+    assert seen["socket_drops"] == 0
+
+
+def test_eight_hosts_are_torn_down_in_time():
+    assert teardown_s(workers=8) < 2

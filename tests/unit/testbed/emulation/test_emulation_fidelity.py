@@ -1,0 +1,113 @@
+"""Fidelity: what a queue delivered against what it should have, over the time it had enough to send."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.emulation.fidelity import combined, fidelity
+
+TICK_S = 1 / 128  # a power of two, so that every product below is exact
+TICK_BYTES = 1000
+RATE_BPS = TICK_BYTES * 8 / TICK_S
+PLENTY = 100 * TICK_BYTES
+SECOND = 128  # ticks
+
+
+def queue(served_bytes, backlog_bytes=PLENTY, rate_bps=RATE_BPS, start_s=5.0):
+    """Sample a queue every tick; `served_bytes` is what each tick delivered."""
+    count = len(served_bytes) + 1
+    return (
+        start_s + TICK_S * np.arange(count),
+        np.concatenate([[0.0], np.cumsum(np.asarray(served_bytes, float))]),
+        np.broadcast_to(np.asarray(backlog_bytes, float), count),
+        np.broadcast_to(np.asarray(rate_bps, float), count),
+    )
+
+
+def test_a_queue_that_was_never_backlogged_has_no_fidelity_rather_than_a_perfect_one():
+    found = fidelity(*queue([TICK_BYTES] * SECOND, backlog_bytes=0))
+    assert (found.value, found.coverage, found.worst_second) == (None, 0.0, None)
+    assert found.to_json() == {"value": None, "coverage": 0.0, "worst_second": None}
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_too_few_samples_say_nothing(samples):
+    assert fidelity(*(column[:samples] for column in queue([TICK_BYTES]))).value is None
+    assert combined([]).value is None
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0, 1.25])
+def test_fidelity_is_the_share_of_the_rate_that_was_delivered(share):
+    found = fidelity(*queue([share * TICK_BYTES] * SECOND))
+    assert (found.value, found.coverage, found.worst_second) == (share, 1.0, share)
+
+
+@pytest.mark.parametrize(("ticks", "value"), [(12, None), (13, 0.5)])
+def test_less_than_a_tenth_of_a_second_of_backlog_is_too_little_to_judge_by(ticks, value):
+    found = fidelity(*queue([TICK_BYTES / 2] * 2 * ticks, backlog_bytes=[PLENTY] * ticks + [0] * (ticks + 1)))
+    assert (found.value, found.coverage, found.worst_second) == (value, 0.5, None)
+
+
+def test_an_interval_counts_if_the_backlog_at_its_start_just_fills_it_and_not_if_it_is_a_byte_short():
+    found = fidelity(*queue([TICK_BYTES, TICK_BYTES / 2] * 20, backlog_bytes=[TICK_BYTES, TICK_BYTES - 1] * 20 + [PLENTY]))
+    assert (found.value, found.coverage) == (1.0, 0.5)
+
+
+def test_an_interval_across_a_change_of_rate_counts_for_neither_rate():
+    rates = [RATE_BPS] * 31 + [2 * RATE_BPS] * 33
+    found = fidelity(*queue([TICK_BYTES] * 30 + [1] + [2 * TICK_BYTES] * 32, rate_bps=rates))
+    assert found.value == 1.0
+    assert found.coverage == pytest.approx(62 / 63)
+
+
+def test_two_samples_of_the_same_moment_are_no_interval():
+    time_s, sent, backlog, rate = queue([TICK_BYTES] * 30)
+    time_s = np.insert(time_s, 15, time_s[15])
+    sent = np.insert(sent, 15, sent[15] - 7)  # what came between them would have come in no time
+    sent[:15] -= 7
+    found = fidelity(time_s, sent, np.append(backlog, PLENTY), np.append(rate, RATE_BPS))
+    assert (found.value, found.coverage) == (1.0, 1.0)
+
+
+def test_the_worst_second_is_the_lowest_of_the_seconds():
+    found = fidelity(*queue([TICK_BYTES] * SECOND + [TICK_BYTES / 2] * SECOND + [TICK_BYTES] * SECOND))
+    assert found.value == pytest.approx(2.5 / 3)
+    assert found.worst_second == 0.5
+
+
+@pytest.mark.parametrize(("ticks", "worst"), [(25, 1.0), (26, 0.0)])
+def test_a_second_with_less_than_a_fifth_of_backlogged_time_is_not_the_worst(ticks, worst):
+    found = fidelity(*queue([TICK_BYTES] * SECOND + [0] * ticks))
+    assert found.worst_second == worst
+    assert found.value == pytest.approx(SECOND / (SECOND + ticks))
+
+
+def test_a_run_of_less_than_a_fifth_of_a_second_has_a_value_but_no_worst_second():
+    found = fidelity(*queue([TICK_BYTES] * 20))
+    assert (found.value, found.worst_second) == (1.0, None)
+
+
+def test_queues_combine_by_what_they_should_have_delivered():
+    fast = queue([3 * TICK_BYTES] * SECOND, rate_bps=3 * RATE_BPS)
+    half = queue([TICK_BYTES / 2] * SECOND)
+    found = combined([fast, half])
+    assert found.value == (3 + 0.5) / 4
+    assert found.coverage == 1.0
+    assert found.worst_second == 0.5
+
+
+def test_an_idle_queue_lowers_the_coverage_and_nothing_else():
+    found = combined([queue([TICK_BYTES] * SECOND), queue([0] * SECOND, backlog_bytes=0)])
+    assert (found.value, found.coverage, found.worst_second) == (1.0, 0.5, 1.0)
+
+
+@given(st.lists(st.integers(0, 3 * TICK_BYTES), min_size=13, max_size=200), st.data())
+def test_a_queue_that_is_always_backlogged_has_the_same_fidelity_however_it_is_sampled(served, data):
+    samples = queue(served, backlog_bytes=1e12)
+    kept = data.draw(st.sets(st.integers(1, len(served) - 1)), label="samples kept")
+    coarser = tuple(column[[0, *sorted(kept), len(served)]] for column in samples)
+    assert fidelity(*coarser).value == pytest.approx(fidelity(*samples).value)
+    assert fidelity(*coarser).coverage == pytest.approx(1.0)

@@ -1,0 +1,53 @@
+"""How often a queue is sampled, and what the sampler is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.emulation.network import Queue
+from testbed.emulation.sampler import interval_s, job
+from topologies import Direction, LinkSpec
+
+rates = st.floats(1e4, 1e11)
+limits = st.integers(0, 10**9)
+
+
+@given(rates, limits)
+def test_a_bottleneck_is_sampled_every_one_to_five_milliseconds(rate_bps, queue_bytes):
+    assert 0.001 <= interval_s(True, rate_bps, queue_bytes) <= 0.005
+
+
+@given(rates, limits)
+def test_a_full_bottleneck_queue_cannot_empty_between_two_samples_unless_it_drains_in_three_milliseconds(rate_bps, queue_bytes):
+    drains_in_s = queue_bytes * 8 / rate_bps
+    assert interval_s(True, rate_bps, queue_bytes) <= max(0.001, drains_in_s / 3)
+
+
+@given(rates, limits, limits)
+def test_a_larger_queue_is_never_sampled_more_often(rate_bps, one, other):
+    assert interval_s(True, rate_bps, min(one, other)) <= interval_s(True, rate_bps, max(one, other))
+
+
+@given(rates, limits)
+def test_other_queues_are_sampled_ten_times_a_second(rate_bps, queue_bytes):
+    assert interval_s(False, rate_bps, queue_bytes) == 0.1
+
+
+def test_a_queue_of_nine_milliseconds_is_sampled_every_three():
+    assert interval_s(True, 8e6, 9000) == pytest.approx(0.003)
+
+
+def test_only_shaped_directions_are_sampled_each_in_its_namespace():
+    shaped = Direction("bottleneck", "s1", "s2", LinkSpec(8e6, queue_bytes=9000), bottleneck=True)
+    slow = Direction("access-h1", "h1", "s1", LinkSpec(8e6, queue_bytes=9000), bottleneck=False)
+    free = Direction("access-h1", "s1", "h1", LinkSpec(None), bottleneck=False)
+    order = job([Queue(shaped, "s1-eth1", None), Queue(slow, "h1-eth0", 123), Queue(free, "s1-eth2", None)], "links.jsonl")
+    assert order["output"] == "links.jsonl"
+    assert [(q["interface"], q["namespace_pid"], q["interval_s"]) for q in order["queues"]] == [
+        ("s1-eth1", None, interval_s(True, 8e6, 9000)),
+        ("h1-eth0", 123, 0.1),
+    ]
+    first = {key: order["queues"][0][key] for key in ("link", "source", "target", "rate_bps", "queue_bytes")}
+    assert first == {"link": "bottleneck", "source": "s1", "target": "s2", "rate_bps": 8e6, "queue_bytes": 9000}

@@ -1,0 +1,280 @@
+"""Validity: a faithful run passes every check, and each way of being unfaithful fails one of them in words."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from testbed.emulation.fidelity import Fidelity
+from testbed.emulation.validity import Window, checks, lateness_p99_s, queue_fidelity, window
+from topologies import LinkSpec, dumbbell
+
+FORWARD = "bottleneck:s1->s2"
+NETWORK = dumbbell(2, LinkSpec(8e6, 0.005), LinkSpec(100e6), bottleneck_back=LinkSpec(8e6, 0.040))
+BACKWARD = "bottleneck:s2->s1"
+FAITHFUL = Fidelity(0.995, 0.5, 0.99)
+ROLES = ("vswitchd", "delayline", "sampler", "workers", "runner")
+
+
+def snapshot(mono_s: float) -> dict:
+    counters = {"frames": 0, "bytes": 0, "lost": 0, "send_errors": 0, "held": 0, "lateness": {}}
+    return {
+        "mono_s": mono_s,
+        "cpu_s": dict.fromkeys(ROLES, 0.0),
+        "waited_s": dict.fromkeys(ROLES, 3.0),
+        "machine_busy_s": 0.0,
+        "machine_steal_s": 0.0,
+        "softnet_drops": 7,
+        "socket_drops": 2,
+        "tcp": {"RetransSegs": 100, "TCPLossProbes": 10, "TCPDSACKRecv": 10, "TCPSpuriousRtxHostQueues": 10},
+        "delay": {"socket_drops": 4, "directions": {FORWARD: deepcopy(counters), BACKWARD: deepcopy(counters)}},
+    }
+
+
+def sampled(dropped: int = 0) -> pd.DataFrame:
+    """Two samples of both directions of the bottleneck; the forward one drops in between."""
+    row = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "link": "bottleneck"}
+    return pd.DataFrame(
+        [
+            {**row, "mono_s": 10.0, "source": "s1", "dropped_packets": 50},
+            {**row, "mono_s": 10.0, "source": "s2", "dropped_packets": 8},
+            {**row, "mono_s": 20.0, "source": "s1", "dropped_packets": 50 + dropped},
+            {**row, "mono_s": 20.0, "source": "s2", "dropped_packets": 8},
+        ]
+    )
+
+
+def stepped(wire_bytes: float = 1_547_000) -> pd.DataFrame:
+    """Send and receive 1000 full segments: 1000 frames of 1514 bytes out, and 500 acknowledgements of 66."""
+    return pd.DataFrame({"bytes_sent": [1_448_000, 0], "bytes_received": [0, 1_448_000], "wire_bytes_sent": [wire_bytes, 0]})
+
+
+class Finished:
+    """A finished run, faithful in every respect until a test spoils it."""
+
+    def __init__(self) -> None:
+        self.first, self.last = snapshot(10.0), snapshot(20.0)
+        self.whole, self.links, self.steps, self.digests = FAITHFUL, sampled(), stepped(), ["a", "a"]
+
+    def checks(self, measured: bool = True) -> dict:
+        counters = Window(self.first, self.last) if measured else None
+        found = checks(NETWORK, 1500, counters, self.whole, self.links, self.steps, self.digests)
+        assert len({check.name for check in found}) == len(found)
+        return {check.name: check for check in found}
+
+    def failed(self) -> dict[str, str]:
+        return {name: check.text for name, check in self.checks().items() if not check.ok}
+
+    def line(self, direction: str) -> dict:
+        return self.last["delay"]["directions"][direction]
+
+
+@pytest.fixture
+def run():
+    return Finished()
+
+
+def test_a_faithful_run_passes_every_check(run):
+    assert run.failed() == {}
+    assert set(run.checks()) == {
+        "fidelity",
+        "replicas",
+        "bytes on the wire",
+        "vswitchd waiting",
+        "delayline waiting",
+        "socket drops",
+        "softnet drops",
+        "delay line drops",
+        f"lateness {FORWARD}",
+        f"lateness {BACKWARD}",
+        "retransmissions",
+    }
+
+
+@pytest.mark.parametrize(("value", "ok"), [(None, True), (0.98, True), (0.979, False), (1.02, True), (1.03, False)])
+def test_the_bottleneck_must_serve_at_its_rate_if_it_was_ever_backlogged(run, value, ok):
+    run.whole = Fidelity(value, 0.5, value)
+    assert run.checks()["fidelity"].ok is ok
+    assert ok or f"{value:.3f} of its rate" in run.failed()["fidelity"]
+
+
+def test_workers_whose_models_differ_are_not_believed(run):
+    run.digests = ["a", "b"]
+    assert run.failed() == {"replicas": "the workers' models differ at the end"}
+
+
+@pytest.mark.parametrize(("ratio", "ok"), [(0.94, False), (0.951, True), (1.0, True), (1.079, True), (1.09, False)])
+def test_the_interfaces_must_count_about_the_payload_its_headers_and_the_acknowledgements(run, ratio, ok):
+    run.steps = stepped(ratio * 1_547_000)
+    found = run.checks()["bytes on the wire"]
+    assert found.value == pytest.approx(ratio)
+    assert found.ok is ok
+    assert ok or f"{ratio:.2f} times the bytes" in found.text
+
+
+def test_a_run_that_sent_nothing_has_no_ratio_of_bytes(run):
+    run.steps = pd.DataFrame({"bytes_sent": [0], "bytes_received": [0], "wire_bytes_sent": [66]})
+    assert run.checks()["bytes on the wire"].value is None
+    assert run.failed() == {}
+
+
+@pytest.mark.parametrize("role", ["vswitchd", "delayline"])
+@pytest.mark.parametrize(("waited_s", "ok"), [(0.49, True), (0.51, False)])
+def test_the_emulator_may_wait_for_a_cpu_a_twentieth_of_the_time(run, role, waited_s, ok):
+    run.last["waited_s"][role] += waited_s
+    assert run.checks()[f"{role} waiting"].value == pytest.approx(waited_s / 10)
+    assert run.failed() == ({} if ok else {f"{role} waiting": f"{role} waited for a CPU 5.1% of the time"})
+
+
+def test_workers_may_wait_for_a_cpu(run):
+    run.last["waited_s"]["workers"] += 9
+    assert run.failed() == {}
+
+
+@pytest.mark.parametrize(
+    ("counter", "name", "words"), [("socket_drops", "socket drops", "dropped 3 frames"), ("softnet_drops", "softnet drops", "3 frames")]
+)
+def test_not_one_frame_may_be_dropped_outside_of_the_queues(run, counter, name, words):
+    run.last[counter] += 3
+    assert list(run.failed()) == [name]
+    assert words in run.failed()[name]
+
+
+def test_frames_the_delay_line_could_not_take_or_send_are_added_up(run):
+    run.last["delay"]["socket_drops"] += 2
+    run.line(FORWARD)["send_errors"] += 1
+    run.line(BACKWARD)["send_errors"] += 4
+    assert run.failed() == {"delay line drops": "the delay line dropped 7 frames it should have carried"}
+
+
+@pytest.mark.parametrize(
+    ("direction", "bucket", "ok"),
+    [(FORWARD, 98, True), (FORWARD, 99, False), (BACKWARD, 198, True), (BACKWARD, 199, False)],  # 1 ms; 5 % of 40 ms
+)
+def test_lateness_is_limited_to_a_millisecond_or_a_twentieth_of_the_delay(run, direction, bucket, ok):
+    run.line(direction)["lateness"] = {str(bucket): 100}
+    found = run.checks()[f"lateness {direction}"]
+    assert found.value == pytest.approx((bucket + 1) * 10e-6)
+    assert found.ok is ok
+    assert ok or f"frames of {direction} over {(bucket + 1) / 100:.2f} ms late" in found.text
+
+
+def test_a_run_without_a_delay_element_is_not_asked_about_it(run):
+    run.first["delay"] = run.last["delay"] = None
+    assert run.failed() == {}
+    assert not any(name.startswith(("lateness", "delay line")) for name in run.checks())
+
+
+def test_a_measured_part_without_two_snapshots_is_not_believed(run):
+    found = run.checks(measured=False)
+    assert [name for name, check in found.items() if not check.ok] == ["window"]
+    assert "too short" in found["window"].text
+
+
+def test_retransmissions_beyond_five_that_nothing_explains_are_not_believed(run):
+    run.last["tcp"]["RetransSegs"] += 5
+    assert run.failed() == {}
+    run.last["tcp"]["RetransSegs"] += 1
+    assert run.failed() == {"retransmissions": "6 of 6 TCP retransmissions are explained by no counted drop"}
+
+
+def test_of_many_retransmissions_a_fiftieth_may_be_unexplained(run):
+    run.last["tcp"]["RetransSegs"] += 1000
+    run.links = sampled(dropped=980)
+    assert run.failed() == {}
+    run.links = sampled(dropped=979)
+    assert run.failed() == {"retransmissions": "21 of 1000 TCP retransmissions are explained by no counted drop"}
+
+
+@pytest.mark.parametrize("counter", ["TCPLossProbes", "TCPDSACKRecv", "TCPSpuriousRtxHostQueues"])
+def test_probes_and_spurious_retransmissions_explain_themselves(run, counter):
+    run.last["tcp"]["RetransSegs"] += 40
+    assert "retransmissions" in run.failed()
+    run.last["tcp"][counter] += 40
+    assert run.failed() == {}
+
+
+def test_loss_asked_for_explains_retransmissions(run):
+    run.last["tcp"]["RetransSegs"] += 40
+    run.line(FORWARD)["lost"] += 30
+    run.line(BACKWARD)["lost"] += 10
+    assert run.failed() == {}
+
+
+def test_drops_before_the_measured_part_explain_nothing(run):
+    run.last["tcp"]["RetransSegs"] += 40
+    run.links["dropped_packets"] += 1000
+    assert "retransmissions" in run.failed()
+
+
+def test_more_drops_than_retransmissions_leave_nothing_unexplained(run):
+    run.links = sampled(dropped=30)
+    assert run.checks()["retransmissions"].value == 0
+
+
+def test_a_check_is_plain_data_in_the_manifest(run):
+    assert run.checks()["replicas"].to_json() == {
+        "name": "replicas",
+        "value": 1.0,
+        "limit": 1.0,
+        "ok": True,
+        "text": "the workers' models differ at the end",
+    }
+
+
+def test_the_window_is_the_widest_pair_of_snapshots_within_the_measured_part():
+    snapshots = [snapshot(t) for t in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    found = window(snapshots, 2.0, 4.5)
+    assert (found.first["mono_s"], found.last["mono_s"], found.seconds) == (2.0, 4.0, 2.0)
+
+
+@pytest.mark.parametrize(("start_s", "end_s"), [(2.5, 4.5 - 1), (6.0, 9.0)])
+def test_a_measured_part_with_fewer_than_two_snapshots_has_no_window(start_s, end_s):
+    assert window([snapshot(t) for t in (1.0, 2.0, 3.0, 4.0, 5.0)], start_s, end_s) is None
+
+
+def late(first: dict[str, int], last: dict[str, int]) -> Window:
+    pair = snapshot(0.0), snapshot(1.0)
+    for one, histogram in zip(pair, (first, last), strict=True):
+        one["delay"]["directions"][FORWARD]["lateness"] = histogram
+    return Window(*pair)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "bucket"),
+    [
+        ({}, {"0": 99, "500": 1}, 0),
+        ({}, {"0": 98, "500": 2}, 500),
+        ({}, {"2": 50, "10": 49, "9": 1}, 10),  # buckets are numbers, not words
+        ({"500": 1000}, {"0": 1, "500": 1000}, 0),  # what came before the window does not count
+    ],
+)
+def test_the_99th_percentile_of_lateness_is_the_upper_edge_of_its_bucket(first, last, bucket):
+    assert lateness_p99_s(late(first, last), FORWARD) == pytest.approx((bucket + 1) * 10e-6)
+
+
+def test_a_direction_that_carried_nothing_in_the_window_has_no_lateness():
+    assert lateness_p99_s(late({"3": 5}, {"3": 5}), FORWARD) is None
+
+
+@pytest.mark.parametrize("time", ["mono_s", "t_s"])
+def test_fidelity_is_judged_on_the_bottlenecks_only_and_each_direction_apart(time):
+    moments = np.arange(0, 1.0, 1 / 128)
+    tables = []
+    for link, source, share in (("bottleneck", "s1", 1.0), ("bottleneck", "s2", 0.5), ("access-h1", "h1", 0.0)):
+        sent = share * 8e6 / 8 * moments
+        tables.append(
+            pd.DataFrame({time: moments, "link": link, "source": source, "sent_bytes": sent, "backlog_bytes": 10**6, "rate_bps": 8e6})
+        )
+    whole, by_direction = queue_fidelity(pd.concat(tables, ignore_index=True), NETWORK)
+    assert {name: one.value for name, one in by_direction.items()} == pytest.approx({FORWARD: 1.0, BACKWARD: 0.5})
+    assert whole.value == pytest.approx(0.75)
+
+
+def test_a_direction_with_one_sample_is_left_out():
+    whole, by_direction = queue_fidelity(sampled().iloc[:3], NETWORK)
+    assert set(by_direction) == {FORWARD}
+    assert whole.value is None
