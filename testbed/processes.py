@@ -47,7 +47,8 @@ def is_running(process: dict[str, Any]) -> bool:
 
 def _started(pid: int) -> int | None:
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if fields[0] == "Z" else int(fields[19])  # a zombie has ended, only nobody has asked for it
     except (OSError, ValueError, IndexError):
         return None
 

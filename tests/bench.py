@@ -23,10 +23,10 @@ def fidelity_rows() -> list[str]:
     rows = []
     for rate_bps, mtu in CELLS:
         seen = play("overloaded_dumbbell", workers=4, rate_bps=rate_bps, delay_s=0.005, mtu=mtu, access_bps=2 * rate_bps, seconds=3)
-        lost = seen["sent"] - seen["received"] - seen["dropped"]
+        unseen = seen["sent"] - seen["received"] - seen["lost"]
         rows.append(
             f"| {rate_bps / 1e6:.0f} | {mtu} | {seen['value']:.4f} | {seen['worst_second']:.4f} | {seen['coverage']:.2f} "
-            f"| {seen['largest_backlog_bytes']} / {seen['queue_bytes']} | {seen['sent']} | {seen['dropped']} | {lost} |"
+            f"| {seen['largest_backlog_bytes']} / {seen['queue_bytes']} | {seen['sent']} | {seen['dropped']} | {seen['lost']} | {unseen} |"
         )
         print(rows[-1], flush=True)
     return rows
@@ -61,11 +61,11 @@ Open vSwitch {machine.versions().get("openvswitch")}, {"kernel" if kernel else "
 
 ## Does a backlogged bottleneck deliver its rate?
 A dumbbell of 4 hosts, 5 ms one way; UDP from the left hosts to the right ones, 1.4 times the bottleneck's rate, 3 s, through both
-switches and the delay element. *Delivered* is over the time the queue was backlogged; *unseen* are packets that neither arrived nor
-are in a drop counter.
+switches and the delay element. *Delivered* is over the time the queue was backlogged; *dropped* is what the queue's own counter says, *lost* what went
+into the switches and did not come out, *unseen* what is in neither count.
 
-| Mbit/s | MTU | delivered / configured | worst second | coverage | largest backlog / limit (B) | sent | dropped | unseen |
-|---|---|---|---|---|---|---|---|---|
+| Mbit/s | MTU | delivered / configured | worst second | coverage | largest backlog / limit (B) | sent | dropped | lost | unseen |
+|---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(fidelity)}
 
 ## How long until a network of 8 hosts is up and proved?

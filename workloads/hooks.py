@@ -42,6 +42,7 @@ class StepTraffic:
     bytes_received: int = 0
     dense_bytes: int = 0
     rounds: int = 0
+    messages: int = 0
     elements_sent: float = 0.0
     encodes: list[Interval] = field(default_factory=list)
     exchanges: list[Interval] = field(default_factory=list)
@@ -58,6 +59,7 @@ class StepTraffic:
         self.bytes_sent += plan.bytes_sent
         self.bytes_received += plan.bytes_received
         self.rounds += plan.rounds
+        self.messages += plan.messages
         self.dense_bytes += dense_bytes
         self.elements_sent += ratio * dense_bytes / FLOAT_BYTES
 

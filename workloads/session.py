@@ -70,7 +70,7 @@ class Session:
         self.wire = WireCounters(job.interface)
         self.train_s = 0.0
         self.steps = 0
-        self.rounds = 0  # sequential round trips of a step's exchange
+        self.rounds = self.messages = 0  # of a step's exchange: sequential round trips, messages sent
         self.quiet_compute_s = 0.0
         self.cpu_s = self.wall_s = 0.0
         job.stream_dir.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class Session:
         self.timer.begin()
         loss = run_step(self.steps)
         traffic = self.attachment.take()
-        self.rounds = traffic.rounds
+        self.rounds, self.messages = traffic.rounds, traffic.messages
         times = self.timer.end(traffic.encodes, traffic.decodes)
         sent_after, received_after = self.wire.read()
         if loss is not None and not np.isfinite(loss):
@@ -179,6 +179,7 @@ class Session:
             "rank": self.job.rank,
             "steps": self.steps,
             "rounds": self.rounds,
+            "messages": self.messages,
             "train_s": self.train_s,
             "quiet_compute_s": self.quiet_compute_s,
             "parameter_digest": digest,

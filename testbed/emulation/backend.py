@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import statistics
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.emulation.plan import RunPlan
-from testbed.emulation.validity import Window, checks, queue_fidelity, window
+from testbed.emulation.validity import Evidence, Window, checks, queue_fidelity, window
 from testbed.prediction import predicted_step_s
 from testbed.processes import die_with_parent
 from testbed.record import RunFolder
@@ -106,9 +107,10 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
         raise RunFailed("the workers ended without a complete record of a measured window")
     start_s, end_s = measured
     links = links[(links["mono_s"] >= start_s) & (links["mono_s"] <= end_s)]
-    counters = window(folder.usage(), start_s, end_s)
+    snapshots = folder.usage()
+    counters, everything = window(snapshots, start_s, end_s), window(snapshots, 0.0, math.inf)
     whole, by_direction = queue_fidelity(links, plan.network)
-    found = checks(plan.network, plan.mtu, counters, whole, links, steps, [worker["parameter_digest"] for worker in workers])
+    found = checks(Evidence(plan.network, plan.mtu, steps, links, workers, whole, counters, everything))
     wrong = [check.text for check in found if not check.ok]
     compute_s = statistics.median(steps["compute_s"])
     quiet_s = statistics.median(worker["quiet_compute_s"] for worker in workers)

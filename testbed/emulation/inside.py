@@ -170,7 +170,8 @@ class Inside:
             "runner": [os.getpid(), self.nursery.pid],
         }
         stats = delay.stats() if delay is not None else None
-        return usage.snapshot(processes, self.network.host_pids.values(), self.network.openvswitch.socket_drops(), stats)
+        network = self.network
+        return usage.snapshot(processes, network.host_pids.values(), network.switch_ports(), network.openvswitch.socket_drops(), stats)
 
 
 def _rank(job: str) -> int:

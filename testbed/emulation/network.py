@@ -18,12 +18,15 @@ from mininet.node import OVSSwitch
 from testbed.emulation.delay import DelayedDirection, DelayElement, DelayLineClient, Netem, has_netem
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.openvswitch import LEAF_HANDLE, OpenVSwitch, PortShape
+from testbed.emulation.ping import ping
+from testbed.emulation.wakefulness import stay_awake
 from topologies import Direction, Network
 from topologies import Link as LinkDescription
 from topologies.mininet_topo import NetworkTopo
 from topologies.model import ETHERNET_HEADER_BYTES
 
 BURST_S = 0.5e-3
+FIRST_FRAME_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,13 @@ class EmulatedNetwork:
         self.substituted: list[str] = []
         if not kernel_datapath:
             self.substituted.append("datapath: Open vSwitch in user space in place of the kernel's")
+        self._awake = stay_awake()
         self.openvswitch = OpenVSwitch(kernel_datapath)
         self._set_ipv6_off()
         self._inner: dict[str, tuple[str, str]] = {}
         self.mininet = self._start_mininet(network, kernel_datapath)
         self.host_pids: dict[str, int] = {host: self.mininet[host].pid for host in network.hosts}
+        self.openvswitch.never_forget(network.switches)
         self.queues = self._find_queues()
         self._set_mtu()
         for host in network.hosts:
@@ -84,7 +89,8 @@ class EmulatedNetwork:
         self.delay = self._delay(seed, log_dir)
         if self.delay is not None and self.delay.substitution:
             self.substituted.append(self.delay.substitution)
-        self.substituted += self.openvswitch.prepare_for_traffic()
+        self._send_a_frame()
+        self.substituted += self.openvswitch.prepare_for_traffic(0 if kernel_datapath else len(self.switch_ports()))
 
     def address(self, host: str) -> str:
         """Return a host's IP address."""
@@ -95,6 +101,10 @@ class EmulatedNetwork:
         """Return the name of a host's only interface."""
         return f"{host}-eth0"
 
+    def switch_ports(self) -> list[str]:
+        """Return the interfaces of all switches."""
+        return [queue.interface for queue in self.queues if queue.namespace_pid is None]
+
     def transport_settings(self) -> dict[str, Any]:
         """Read back what TCP uses on the first host, for the manifest."""
         host = self.description.hosts[0]
@@ -103,6 +113,12 @@ class EmulatedNetwork:
             settings: dict[str, Any] = {name: Path(f"/proc/sys/net/ipv4/{name}").read_text().strip() for name in names}
             settings["route"] = _tool("ip", "route", "show").strip()
         return {**settings, "mtu": self.mtu}
+
+    def _send_a_frame(self) -> None:
+        """Make vswitchd open the socket it sends by."""
+        first, second = self.description.hosts[:2]
+        with network_namespace(self.host_pids[first]):
+            ping([self.address(second)], count=1, interval_s=0.001, timeout_s=FIRST_FRAME_S)
 
     def _start_mininet(self, network: Network, kernel_datapath: bool) -> Mininet:
         Mininet.inited = True  # its init() would change the machine's sysctls
@@ -154,6 +170,11 @@ class EmulatedNetwork:
             # Per route: a namespace may not choose an algorithm that the machine's list does not allow.
             route = ["10.0.0.0/16", "dev", interface, "proto", "kernel", "scope", "link", "src", self.address(host)]
             _tool("ip", "route", "change", *route, "congctl", transport.congestion_control)
+            # No ARP on the measured network: a broadcast would be in every link's counters.
+            for other in self.description.hosts:
+                if other != host:
+                    address, mac = self.address(other), self.mininet[other].MAC()
+                    _tool("ip", "neigh", "replace", address, "lladdr", mac, "dev", interface, "nud", "permanent")
 
     def _shape(self) -> None:
         ports = []

@@ -64,6 +64,11 @@ class OpenVSwitch:
         self.pid = int(Path(f"{RUN_DIR}/ovs-vswitchd.pid").read_text())
         self._sockets: list[socket.socket] = []
 
+    def never_forget(self, switches: Iterable[str]) -> None:
+        """Let learning switches keep what they learnt: a host that only receives would be flooded for after 5 minutes."""
+        for switch in switches:
+            _run("ovs-vsctl", "set", "bridge", switch, f"other-config:mac-aging-time={365 * 86400}")
+
     def shape(self, shapes: Iterable[PortShape]) -> None:
         """Give every named port one HTB queue of the given rate and byte limit."""
         shapes = list(shapes)
@@ -88,14 +93,17 @@ class OpenVSwitch:
                 elif time.monotonic() > deadline:
                     raise OpenVSwitchError(f"Open vSwitch made no queue on {interface}: {done.stderr.strip()}")
 
-    def prepare_for_traffic(self) -> list[str]:
-        """Widen vswitchd's packet sockets and give it real-time priority; call it after the last port was added.
+    def prepare_for_traffic(self, userspace_ports: int) -> list[str]:
+        """Widen vswitchd's packet sockets and give it real-time priority; call it after a first frame has crossed a switch.
 
         The userspace datapath sends every port through one raw socket whose default buffer holds some 90 frames: with
-        it, a full queue on one port loses the packets of all others, and no counter shows it.
+        it, a full queue on one port loses the packets of all others, and no counter shows it. It opens that socket when it
+        sends its first frame, so before that there is nothing to widen.
         """
         notes = []
         self._sockets = list(self._packet_sockets())
+        if userspace_ports and len(self._sockets) <= userspace_ports:
+            raise OpenVSwitchError(f"vswitchd has {len(self._sockets)} packet sockets for {userspace_ports} ports, and none to send by")
         for packet_socket in self._sockets:
             packet_socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SOCKET_BUFFER_BYTES)
             packet_socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, SOCKET_BUFFER_BYTES)

@@ -17,7 +17,11 @@ _TCPEXT_COUNTERS = ("TCPLossProbes", "TCPDSACKRecv", "TCPDSACKOfoRecv", "TCPSpur
 
 
 def snapshot(
-    processes: Mapping[str, Iterable[int]], host_pids: Iterable[int], socket_drops: int, delay: dict[str, Any] | None
+    processes: Mapping[str, Iterable[int]],
+    host_pids: Iterable[int],
+    switch_ports: Iterable[str],
+    socket_drops: int,
+    delay: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """Read every counter now. `processes` maps a role (vswitchd, workers...) to its process ids."""
     cpu: dict[str, float] = {}
@@ -35,6 +39,7 @@ def snapshot(
         "machine_steal_s": steal_s,
         "softnet_drops": _softnet_drops(),
         "socket_drops": socket_drops,
+        "switch_lost": switch_lost(switch_ports),
         "tcp": _tcp(host_pids),
         "delay": delay,
     }
@@ -76,3 +81,19 @@ def _tcp(host_pids: Iterable[int]) -> dict[str, int]:
                     if title in totals and titles.startswith(("Tcp:", "TcpExt:")):
                         totals[title] += int(value)
     return totals
+
+
+def switch_lost(ports: Iterable[str]) -> int:
+    """Return how many frames have gone into the switches and not come out (those still queued included).
+
+    Open vSwitch sends frames in batches and gives up a batch at the first one that a full queue refuses; the queue counts that one,
+    and nobody the rest. In and out do not lie.
+    """
+    wanted = set(ports)
+    lost = 0
+    for line in Path("/proc/net/dev").read_text().splitlines()[2:]:
+        name, _, values = line.partition(":")
+        if name.strip() in wanted:
+            fields = values.split()
+            lost += int(fields[1]) - int(fields[9])
+    return lost

@@ -77,6 +77,7 @@ def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int,
     import numpy as np
 
     from testbed.emulation.fidelity import fidelity
+    from testbed.emulation.usage import switch_lost
     from testbed.emulation.verify import _Counter, drain, measure_rtts
     from topologies import LinkSpec, dumbbell
 
@@ -88,6 +89,7 @@ def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int,
     forward = next(q for q in network.queues if q.direction.name == "bottleneck:s1->s2")
     uplinks = {q.direction.source: _Counter(q) for q in network.queues if q.direction.source in hosts}
     counter = _Counter(forward)
+    lost_before = switch_lost(network.switch_ports())
     senders = [
         _start_sender(network, source, network.address(target), mtu, 1.4 * rate_bps / len(pairs), seconds) for source, target in pairs
     ]
@@ -105,14 +107,15 @@ def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int,
     received = sum(_received(receiver) for receiver in receivers)
     columns = np.array(samples, dtype=np.float64).T
     judged = fidelity(*columns)
-    dropped = counter.read().dropped_packets + sum(uplinks[source].read().dropped_packets for source, _ in pairs)
+    lost = switch_lost(network.switch_ports()) - lost_before + sum(uplinks[source].read().dropped_packets for source, _ in pairs)
     return {
         **judged.to_json(),
         "largest_backlog_bytes": int(columns[2].max()),
         "queue_bytes": forward.direction.spec.queue_bytes,
         "sent": sent,
         "received": received,
-        "dropped": dropped,
+        "lost": lost,
+        "dropped": counter.read().dropped_packets,
         "socket_drops": network.openvswitch.socket_drops(),
     }
 
@@ -131,10 +134,13 @@ def full_queue_beside_pings() -> dict[str, Any]:
     """Fill the queue towards h2 to its brim while h3 pings h4 over the same switch."""
     from testbed.emulation.namespaces import network_namespace
     from testbed.emulation.ping import ping
-    from testbed.emulation.verify import _Counter
+    from testbed.emulation.usage import switch_lost
+    from testbed.emulation.verify import _Counter, measure_rtts
     from topologies import LinkSpec, star
 
     network = boot(star(4, LinkSpec(50e6), LinkSpec(5e6, queue_bytes=300_000)), 1500)
+    measure_rtts(network)  # the switch learns where everybody is
+    lost_before = switch_lost(network.switch_ports())
     receiver = _receiver(network, "h2")
     down = _Counter(next(q for q in network.queues if q.direction.name == "access-h2:s1->h2"))
     up = _Counter(next(q for q in network.queues if q.direction.name == "access-h1:h1->s1"))
@@ -147,13 +153,14 @@ def full_queue_beside_pings() -> dict[str, Any]:
     while down.read().backlog_bytes:
         time.sleep(0.01)
     time.sleep(0.2)
-    dropped = down.read().dropped_packets + up.read().dropped_packets
+    lost = switch_lost(network.switch_ports()) - lost_before + up.read().dropped_packets
     return {
         "pings_answered": len(rtts),
         "backlog_bytes": largest,
         "sent": sent,
         "received": _received(receiver),
-        "dropped": dropped,
+        "lost": lost,
+        "dropped": down.read().dropped_packets,
         "socket_drops": network.openvswitch.socket_drops(),
     }
 

@@ -19,7 +19,8 @@ def experiment(tmp_path):
 
 
 def is_training(folder):
-    return len(workers_of(folder / "none")) == 2 and (folder / "none/stream/steps-0.jsonl").exists()
+    steps = folder / "none/stream/steps-0.jsonl"
+    return len(workers_of(folder / "none")) == 2 and steps.exists() and steps.stat().st_size > 0
 
 
 def nothing_is_left(before):

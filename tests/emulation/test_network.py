@@ -8,7 +8,7 @@ def test_a_full_queue_on_one_link_costs_another_link_no_packet_and_every_loss_is
     assert seen["pings_answered"] == 300
     assert seen["backlog_bytes"] > 300_000 - 1514  # the queue really was full
     assert seen["dropped"] > 0
-    assert seen["sent"] == seen["received"] + seen["dropped"]
+    assert seen["sent"] == seen["received"] + seen["lost"]
     assert seen["socket_drops"] == 0
 
 

@@ -49,7 +49,8 @@ def test_the_parts_of_every_step_add_up_and_the_wire_agrees_with_the_scheme(resu
         assert len(steps) > 10
         parts = steps[["compute_s", "encode_s", "exchange_s", "decode_s"]].sum(axis=1)
         assert (parts - steps["step_s"]).abs().max() < 1e-6
-        assert 1.0 < steps["wire_bytes_sent"].sum() / steps["bytes_sent"].sum() < 1.2
+        # tiny payloads pay more for headers: a few messages of 48 bytes stand beside each of them
+        assert 1.0 < steps["wire_bytes_sent"].sum() / steps["bytes_sent"].sum() < (1.1 if run == "none" else 1.3)
 
 
 def test_compression_saves_bytes_and_training_learns(results):

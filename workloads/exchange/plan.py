@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 FRAMING_BYTES = 144
+MESSAGES_PER_SEGMENT = 3
 MAX_SEGMENT_BYTES = 1 << 20
 
 
@@ -27,6 +28,7 @@ class Plan:
     bytes_sent: int
     bytes_received: int
     rounds: int  # sequential round trips
+    messages: int  # each begins a TCP segment of its own
 
 
 def plan_allreduce(size_bytes: int, world_size: int) -> Plan:
@@ -34,11 +36,11 @@ def plan_allreduce(size_bytes: int, world_size: int) -> Plan:
     hops = 2 * (world_size - 1)
     segments = max(2, math.ceil(size_bytes / (world_size * MAX_SEGMENT_BYTES)))
     volume = round(hops * size_bytes / world_size) + hops * segments * FRAMING_BYTES
-    return Plan(volume, volume, hops)
+    return Plan(volume, volume, hops, hops * segments * MESSAGES_PER_SEGMENT)
 
 
 def plan_allgather(payload_bytes: int, world_size: int) -> Plan:
     """Cost of giving every worker's payload of `payload_bytes` to all the others."""
     hops = world_size - 1
     volume = hops * (payload_bytes + 2 * FRAMING_BYTES)
-    return Plan(volume, volume, hops)
+    return Plan(volume, volume, hops, hops * 2 * MESSAGES_PER_SEGMENT)

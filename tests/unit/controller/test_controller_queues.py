@@ -34,7 +34,9 @@ def statistics(sample: QueueSample) -> bytes:
 
 def answer(sequence: int, sample: QueueSample) -> bytes:
     tcmsg = struct.pack("=BxxxiIII", 0, 4, 0x10000, 0xFFFFFFFF, 0)
-    return message(sequence, NEW_QDISC, tcmsg + attribute(KIND, b"bfifo\0") + attribute(STATS2, statistics(sample)) + attribute(3, bytes(5)))
+    return message(
+        sequence, NEW_QDISC, tcmsg + attribute(KIND, b"bfifo\0") + attribute(STATS2, statistics(sample)) + attribute(3, bytes(5))
+    )
 
 
 class Kernel:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from topologies import LinkSpec, dumbbell, star
+from topologies import Link, LinkSpec, Network, dumbbell, star
 from topologies.load import ring_hops, ring_load_bps, ring_rtt_s, ring_transfer_s
 
 BOTTLENECK = LinkSpec(40e6, 0.005)
@@ -26,6 +26,13 @@ def test_a_ring_of_four_over_a_dumbbell_crosses_the_bottleneck_once_each_way():
 
 def test_a_ring_of_four_over_a_dumbbell_asks_six_traversals_at_the_bottlenecks_rate():
     assert ring_load_bps(dumbbell(4, BOTTLENECK, ACCESS)) == 6 * 40e6
+
+
+def test_hops_that_cross_the_same_link_share_its_rate():
+    links = [Link(f"access-h{i}", f"h{i}", f"s{2 - i % 2}", ACCESS, ACCESS) for i in range(1, 5)]  # neighbours on opposite sides
+    network = Network(("h1", "h2", "h3", "h4"), ("s1", "s2"), (Link("bottleneck", "s1", "s2", BOTTLENECK, BOTTLENECK), *links))
+    assert ring_load_bps(network) == 8 * 40e6 / 2
+    assert ring_transfer_s(network, 1e6) == pytest.approx(2 * 0.2)
 
 
 def test_access_links_slower_than_the_bottleneck_set_the_pace():

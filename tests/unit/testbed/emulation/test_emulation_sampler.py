@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.emulation import sampler
 from testbed.emulation.network import Queue
 from testbed.emulation.sampler import interval_s, job
 from topologies import Direction, LinkSpec
@@ -51,3 +55,49 @@ def test_only_shaped_directions_are_sampled_each_in_its_namespace():
     ]
     first = {key: order["queues"][0][key] for key in ("link", "source", "target", "rate_bps", "queue_bytes")}
     assert first == {"link": "bottleneck", "source": "s1", "target": "s2", "rate_bps": 8e6, "queue_bytes": 9000}
+
+
+class NeverStops(Exception):
+    """The sampler went on long after its input had closed."""
+
+
+class Sampled:
+    """A queue that answers at once."""
+
+    def __init__(self, entry):
+        self.interval_s = entry["interval_s"]
+        self._rows = 0
+
+    def row(self):
+        self._rows += 1
+        if self._rows > 200:
+            raise NeverStops
+        return None if self._rows == 2 else f"{self._rows}\n"
+
+
+@pytest.fixture
+def sample(monkeypatch, tmp_path):
+    """Run the sampler over one such queue, its input closed after the order; return what it wrote."""
+
+    def sample(interval_s: float) -> list[str]:
+        output = tmp_path / "links.jsonl"
+        reading, writing = os.pipe()
+        os.write(writing, json.dumps({"output": str(output), "queues": [{"interval_s": interval_s}]}).encode() + b"\n")
+        os.close(writing)
+        with open(reading) as stdin:
+            monkeypatch.setattr(sampler, "die_with_parent", lambda: None)
+            monkeypatch.setattr(sampler, "_Sampled", Sampled)
+            monkeypatch.setattr("sys.stdin", stdin)
+            sampler.main()
+        return output.read_text().splitlines()
+
+    return sample
+
+
+def test_the_sampler_stops_when_its_input_closes_and_has_written_every_row_but_those_held_up(sample):
+    assert sample(60.0) == ["1"]
+
+
+@pytest.mark.xfail(strict=True, raises=NeverStops, reason="the input is looked at only when there is time to spare before the next sample")
+def test_a_sampler_that_cannot_keep_up_stops_when_its_input_closes_too(sample):
+    assert sample(0.0)

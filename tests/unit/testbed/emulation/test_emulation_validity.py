@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from testbed.emulation.fidelity import Fidelity
-from testbed.emulation.validity import Window, checks, lateness_p99_s, queue_fidelity, window
+from testbed.emulation.validity import Evidence, Window, checks, lateness_p99_s, queue_fidelity, window
 from topologies import LinkSpec, dumbbell
 
 FORWARD = "bottleneck:s1->s2"
@@ -29,6 +29,7 @@ def snapshot(mono_s: float) -> dict:
         "machine_steal_s": 0.0,
         "softnet_drops": 7,
         "socket_drops": 2,
+        "switch_lost": -3,  # frames sent on to several ports come out more often than they went in
         "tcp": {"RetransSegs": 100, "TCPLossProbes": 10, "TCPDSACKRecv": 10, "TCPSpuriousRtxHostQueues": 10},
         "delay": {"socket_drops": 4, "directions": {FORWARD: deepcopy(counters), BACKWARD: deepcopy(counters)}},
     }
@@ -56,12 +57,13 @@ class Finished:
     """A finished run, faithful in every respect until a test spoils it."""
 
     def __init__(self) -> None:
-        self.first, self.last = snapshot(10.0), snapshot(20.0)
-        self.whole, self.links, self.steps, self.digests = FAITHFUL, sampled(), stepped(), ["a", "a"]
+        self.before, self.first, self.last, self.after = (snapshot(mono_s) for mono_s in (1.0, 10.0, 20.0, 25.0))
+        self.fidelity, self.links, self.steps = FAITHFUL, sampled(), stepped()
+        self.workers = [{"parameter_digest": "a", "messages": 0} for _ in range(2)]
 
     def checks(self, measured: bool = True) -> dict:
-        counters = Window(self.first, self.last) if measured else None
-        found = checks(NETWORK, 1500, counters, self.whole, self.links, self.steps, self.digests)
+        windows = (Window(self.first, self.last) if measured else None), Window(self.before, self.after)
+        found = checks(Evidence(NETWORK, 1500, self.steps, self.links, self.workers, self.fidelity, *windows))
         assert len({check.name for check in found}) == len(found)
         return {check.name: check for check in found}
 
@@ -90,19 +92,20 @@ def test_a_faithful_run_passes_every_check(run):
         "delay line drops",
         f"lateness {FORWARD}",
         f"lateness {BACKWARD}",
+        "switch losses",
         "retransmissions",
     }
 
 
 @pytest.mark.parametrize(("value", "ok"), [(None, True), (0.98, True), (0.979, False), (1.02, True), (1.03, False)])
 def test_the_bottleneck_must_serve_at_its_rate_if_it_was_ever_backlogged(run, value, ok):
-    run.whole = Fidelity(value, 0.5, value)
+    run.fidelity = Fidelity(value, 0.5, value)
     assert run.checks()["fidelity"].ok is ok
     assert ok or f"{value:.3f} of its rate" in run.failed()["fidelity"]
 
 
 def test_workers_whose_models_differ_are_not_believed(run):
-    run.digests = ["a", "b"]
+    run.workers[1]["parameter_digest"] = "b"
     assert run.failed() == {"replicas": "the workers' models differ at the end"}
 
 
@@ -115,7 +118,21 @@ def test_the_interfaces_must_count_about_the_payload_its_headers_and_the_acknowl
     assert ok or f"{ratio:.2f} times the bytes" in found.text
 
 
+@pytest.mark.parametrize(("messages", "ok"), [(0, False), (99, False), (101, True)])
+def test_each_message_may_cost_a_segment_and_an_acknowledgement_more(run, messages, ok):
+    run.workers[0]["messages"] = messages  # a step; there are two
+    run.steps = stepped(1.08 * (1_547_000 + 2 * 100 * 2 * 66))
+    assert run.checks()["bytes on the wire"].ok is ok
+
+
+def test_messages_do_not_excuse_bytes_that_are_missing(run):
+    run.workers[0]["messages"] = 10_000
+    run.steps = stepped(0.94 * 1_547_000)
+    assert list(run.failed()) == ["bytes on the wire"]
+
+
 def test_a_run_that_sent_nothing_has_no_ratio_of_bytes(run):
+    run.workers[0]["messages"] = 1
     run.steps = pd.DataFrame({"bytes_sent": [0], "bytes_received": [0], "wire_bytes_sent": [66]})
     assert run.checks()["bytes on the wire"].value is None
     assert run.failed() == {}
@@ -172,6 +189,27 @@ def test_a_measured_part_without_two_snapshots_is_not_believed(run):
     found = run.checks(measured=False)
     assert [name for name, check in found.items() if not check.ok] == ["window"]
     assert "too short" in found["window"].text
+
+
+@pytest.mark.parametrize(("lost", "ok"), [(0, True), (64, True), (65, False)])
+def test_frames_lost_in_the_switches_are_believed_up_to_a_batch_for_each_drop_of_a_queue(run, lost, ok):
+    run.links = sampled(dropped=2)
+    run.after["switch_lost"] += lost
+    assert run.failed() == ({} if ok else {"switch losses": "65 frames were lost in the switches, 2 by full queues"})
+
+
+def test_without_a_drop_of_a_queue_not_one_frame_may_be_lost_in_the_switches(run):
+    run.after["switch_lost"] += 1
+    assert list(run.failed()) == ["switch losses"]
+
+
+def test_frames_lost_in_the_switches_explain_retransmissions(run):
+    run.last["tcp"]["RetransSegs"] += 40
+    run.links = sampled(dropped=2)
+    assert "retransmissions" in run.failed()
+    run.last["switch_lost"] += 38
+    run.after["switch_lost"] += 38
+    assert run.failed() == {}
 
 
 def test_retransmissions_beyond_five_that_nothing_explains_are_not_believed(run):

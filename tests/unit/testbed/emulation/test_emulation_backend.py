@@ -1,0 +1,105 @@
+"""Judging a finished run: only a complete record is judged, and what is wrong with it is in words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from testbed.emulation.backend import RunFailed, judge
+from testbed.emulation.plan import RunPlan
+from testbed.record import RunFolder, write_json
+from topologies import LinkSpec, dumbbell
+
+NETWORK = dumbbell(2, LinkSpec(8e6, 0.005), LinkSpec(100e6))
+WIRE_BYTES = 1_547_000  # 1000 full segments out, and the acknowledgements of 1000 in
+STEP = {"compute_s": 0.066, "bytes_sent": 1_448_000, "bytes_received": 1_448_000, "wire_bytes_sent": WIRE_BYTES}
+ROLES = ("vswitchd", "delayline", "workers")
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def usage(mono_s, busy_s, workers_s):
+    return {
+        "mono_s": mono_s,
+        "cpu_s": {**dict.fromkeys(ROLES, 0.0), "workers": workers_s},
+        "waited_s": dict.fromkeys(ROLES, 0.0),
+        "machine_busy_s": busy_s,
+        "machine_steal_s": 0.0,
+        "softnet_drops": 0,
+        "socket_drops": 0,
+        "switch_lost": 0,
+        "tcp": dict.fromkeys(("RetransSegs", "TCPLossProbes", "TCPDSACKRecv", "TCPSpuriousRtxHostQueues"), 0),
+        "delay": None,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A run of two workers measured from 100 s to 110 s, its bottleneck never backlogged."""
+    folder = RunFolder(tmp_path / "none", {})
+    for rank in (0, 1):
+        write_lines(folder.stream / f"steps-{rank}.jsonl", [{**STEP, "rank": rank, "mono_s": 100.5 + rank}])
+        worker = {"rank": rank, "parameter_digest": "a", "quiet_compute_s": 0.060, "rounds": 2, "messages": 0, "steps": 1}
+        write_json(folder.stream / f"worker-{rank}.json", worker)
+    write_lines(folder.stream / "events-0.jsonl", [{"kind": "measured_start", "mono_s": 100.0}, {"kind": "measured_end", "mono_s": 110.0}])
+    write_lines(
+        folder.stream / "usage.jsonl", [usage(99.0, 0.0, 0.0), usage(101.0, 5.0, 1.0), usage(109.0, 13.0, 7.0), usage(111.0, 99.0, 9.0)]
+    )
+    row = {"link": "bottleneck", "source": "s1", "sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "dropped_packets": 0}
+    write_lines(folder.stream / "links.jsonl", [{**row, "mono_s": 99.0 + i} for i in range(12)])
+    return folder
+
+
+@pytest.fixture
+def plan(folder):
+    return RunPlan("none", str(folder.path), NETWORK, 1500, {}, False, 1, {"scheme": "none"}, {"kind": "replay"})
+
+
+def test_a_complete_record_of_a_faithful_run_is_valid(plan, folder):
+    judged = judge(plan, folder)
+    assert (judged["valid"], judged["invalid_reasons"]) == (True, [])
+    assert judged["fidelity"]["value"] is None
+    assert judged["compute_inflation"] == pytest.approx(1.1)
+    assert judged["origin_mono_s"] == 100.5
+    assert judged["prediction"]["step_s"] == pytest.approx(0.060 + 1_514_000 * 8 / 8e6 + 2 * 0.010)
+
+
+def test_cpu_time_is_that_of_the_measured_part_and_what_is_not_ours_is_foreign(plan, folder):
+    cpu = judge(plan, folder)["cpu"]
+    assert (cpu["workers_s"], cpu["busy_s"], cpu["foreign_s"], cpu["wall_s"]) == (6.0, 8.0, 2.0, 8.0)
+
+
+def test_what_is_wrong_is_told_in_words(plan, folder):
+    write_json(folder.stream / "worker-1.json", {"parameter_digest": "b", "quiet_compute_s": 0.060, "rounds": 2, "messages": 0})
+    judged = judge(plan, folder)
+    assert (judged["valid"], judged["invalid_reasons"]) == (False, ["the workers' models differ at the end"])
+
+
+def rewritten(path, change):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    write_lines(path, [{**row, **change(row["mono_s"])} for row in rows])
+
+
+@pytest.mark.xfail(strict=True, reason="the switches' losses are of the whole run, the queues' drops of the measured part only")
+def test_frames_a_full_queue_dropped_during_the_warm_up_do_not_spoil_the_run(plan, folder):
+    rewritten(folder.stream / "usage.jsonl", lambda mono_s: {"switch_lost": 3 if mono_s > 99.5 else 0})
+    rewritten(folder.stream / "links.jsonl", lambda mono_s: {"dropped_packets": 3 if mono_s > 99.5 else 0})
+    assert judge(plan, folder)["invalid_reasons"] == []
+
+
+@pytest.mark.parametrize("missing", ["worker-1.json", "events-0.jsonl", "steps-*.jsonl"])
+def test_an_incomplete_record_is_a_failed_run(plan, folder, missing):
+    for file in folder.stream.glob(missing):
+        file.unlink()
+    with pytest.raises(RunFailed, match="without a complete record"):
+        judge(plan, folder)
+
+
+@pytest.mark.xfail(strict=True, raises=KeyError, reason="a table without rows has no columns: the run ends in a traceback and says running")
+def test_a_record_without_samples_of_the_queues_is_a_failed_run(plan, folder):
+    (folder.stream / "links.jsonl").unlink()
+    with pytest.raises(RunFailed):
+        judge(plan, folder)

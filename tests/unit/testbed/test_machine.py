@@ -1,0 +1,151 @@
+"""What this machine lacks, and its ceiling: measured once for each frame size, and again when the machine is another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from testbed import machine
+from testbed.machine import MachineError
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch):
+    """Return a function that installs tools; no other tool is on this machine."""
+    folders = [tmp_path / "bin", tmp_path / "system"]
+    for folder in folders:
+        folder.mkdir()
+    monkeypatch.setenv("PATH", str(folders[0]))
+    monkeypatch.setattr(machine, "SYSTEM_PATH", str(folders[1]))
+
+    def install(*names: str, system: bool = False) -> None:
+        for name in names:
+            tool = folders[system] / name
+            tool.touch()
+            tool.chmod(0o755)
+
+    return install
+
+
+def test_on_an_empty_machine_every_package_is_missing_and_named_once(tools):
+    assert machine.missing_packages() == ["ethtool", "iperf3", "iproute2", "iputils-ping", "mininet", "openvswitch-switch"]
+
+
+def test_a_package_is_missing_if_any_of_its_tools_is(tools):
+    tools("mnexec", "ovs-vswitchd", "ovs-vsctl", "ip", "tc", "ethtool", "ping", "iperf3")
+    assert machine.missing_packages() == ["openvswitch-switch"]
+    tools("ovsdb-server")
+    assert machine.missing_packages() == []
+
+
+def test_tools_outside_of_a_users_path_are_found(tools):
+    tools(*machine.TOOLS, system=True)
+    assert machine.missing_packages() == []
+
+
+def test_emulation_needs_root(tools, monkeypatch):
+    tools(*machine.TOOLS)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(MachineError, match="sudo"):
+        machine.require_emulation()
+
+
+def test_emulation_needs_its_packages_and_tells_how_to_get_them(tools, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(MachineError, match="apt-get install ethtool iperf3 iproute2"):
+        machine.require_emulation()
+    tools(*machine.TOOLS)
+    machine.require_emulation()
+
+
+@pytest.fixture
+def trials(tmp_path, monkeypatch):
+    """Keep the ceiling in a folder of the test's own; return the trials that were made."""
+    made = []
+
+    def trial(what, kernel_datapath):
+        made.append((what, kernel_datapath))
+        return {"1500": 300e6, "9000": 900e6}[what] + len(made)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(machine, "trial", trial)
+    return made
+
+
+@pytest.mark.parametrize(("mtu", "what", "ceiling_bps"), [(1500, "1500", 300e6 + 1), (576, "1500", 300e6 + 1), (9000, "9000", 900e6 + 1)])
+def test_the_ceiling_is_measured_with_frames_of_about_the_size_asked_for(trials, mtu, what, ceiling_bps):
+    assert machine.ceiling_bps(mtu, kernel_datapath=False) == ceiling_bps
+    assert trials == [(what, False)]
+
+
+def test_the_ceiling_is_measured_once_for_each_frame_size(trials):
+    found = [machine.ceiling_bps(mtu, False) for mtu in (1500, 9000, 1500, 9000, 1400)]
+    assert trials == [("1500", False), ("9000", False)]
+    assert found == [300e6 + 1, 900e6 + 2, 300e6 + 1, 900e6 + 2, 300e6 + 1]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [("platform", "release", lambda: "9.9"), ("os", "cpu_count", lambda: 999), (None, "_cpu_model", lambda: "abacus")],
+)
+def test_on_another_kernel_or_cpu_the_ceiling_is_measured_again(trials, monkeypatch, owner, name, value):
+    machine.ceiling_bps(1500, False)
+    monkeypatch.setattr(getattr(machine, owner) if owner else machine, name, value)
+    assert machine.ceiling_bps(1500, False) == 300e6 + 2
+    assert len(trials) == 2
+
+
+def test_another_datapath_is_measured_for_itself(trials):
+    machine.ceiling_bps(1500, False)
+    machine.ceiling_bps(1500, True)
+    assert trials == [("1500", False), ("1500", True)]
+
+
+def test_a_forgotten_or_damaged_ceiling_is_measured_again(trials, tmp_path):
+    machine.forget_ceiling()  # there is none yet
+    machine.ceiling_bps(1500, False)
+    machine.forget_ceiling()
+    machine.ceiling_bps(1500, False)
+    (tmp_path / "cache" / "netsense-testbed" / "machine.json").write_text("{")
+    machine.ceiling_bps(1500, False)
+    assert len(trials) == 3
+
+
+def test_a_trial_that_fails_is_not_kept(trials, monkeypatch):
+    working = machine.trial
+
+    def failing(what, kernel_datapath):
+        raise MachineError("no luck")
+
+    monkeypatch.setattr(machine, "trial", failing)
+    with pytest.raises(MachineError):
+        machine.ceiling_bps(1500, False)
+    monkeypatch.setattr(machine, "trial", working)
+    assert machine.ceiling_bps(1500, False) == 300e6 + 1
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "words"),
+    [('noise\n{"error": "htb is missing"}\n', "", "htb is missing"), ("", "Traceback: boom", "boom"), ("not json", "bang", "bang")],
+)
+def test_a_trial_that_fails_says_why(monkeypatch, stdout, stderr, words):
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1, stdout, stderr))
+    with pytest.raises(MachineError, match=f"this machine's qdiscs failed: .*{words}"):
+        machine.trial("qdiscs", False)
+
+
+def test_a_trials_result_is_its_last_line(monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0, 'noise\n{"result": 5.0}\n', ""))
+    assert machine.trial("1500", True) == 5.0
+
+
+@pytest.mark.xfail(strict=True, raises=subprocess.TimeoutExpired, reason="a trial that hangs is not a MachineError, and so a traceback")
+def test_a_trial_that_hangs_says_so(monkeypatch):
+    def hanging(command, **_):
+        raise subprocess.TimeoutExpired(command, 120)
+
+    monkeypatch.setattr(subprocess, "run", hanging)
+    with pytest.raises(MachineError):
+        machine.trial("1500", False)

@@ -1,0 +1,168 @@
+"""Progress: what can be told of a run from what it has recorded so far, and how it is printed."""
+
+from __future__ import annotations
+
+import io
+import json
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from testbed import progress as module
+from testbed.progress import Progress, RunState, Watcher
+
+STEP = {"ratio": 0.1, "samples": 32}
+
+
+@pytest.fixture
+def stream(tmp_path):
+    """Return a function that appends rows to a file of the run's stream."""
+
+    def append(name, *rows):
+        with (tmp_path / name).open("a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+
+    append.path = tmp_path
+    return append
+
+
+def step(number, train_s):
+    return {**STEP, "step": number, "train_s": train_s}
+
+
+def sample(link, backlog_bytes):
+    return {"link": link, "backlog_bytes": backlog_bytes}
+
+
+def test_before_the_first_measured_step_there_is_no_state(stream):
+    watcher = Watcher(stream.path, 4, {"seconds": 60})
+    assert watcher.state() is None
+    stream("links.jsonl", sample("bottleneck", 1))
+    assert watcher.state() is None
+
+
+def test_the_state_is_that_of_the_last_whole_row(stream):
+    stream("steps-0.jsonl", step(0, 0.5), step(1, 1.0))
+    with (stream.path / "steps-0.jsonl").open("a") as file:
+        file.write('{"step": 2, "train')
+    state = Watcher(stream.path, 4, {"seconds": 60}).state()
+    assert (state.step, state.train_s, state.ratio) == (1, 1.0, 0.1)
+
+
+def test_the_speed_is_unknown_at_first_then_that_of_all_workers_since_the_last_look(stream):
+    watcher = Watcher(stream.path, 4, {"seconds": 60})
+    stream("steps-0.jsonl", step(0, 0.5))
+    assert watcher.state().samples_per_s is None
+    stream("steps-0.jsonl", step(4, 2.5))
+    assert watcher.state().samples_per_s == pytest.approx(4 * 32 * 4 / 2.0)
+
+
+def test_the_speed_forgets_what_is_more_than_five_seconds_old(stream):
+    watcher = Watcher(stream.path, 1, {"seconds": 60})
+    for number, train_s in ((0, 1.0), (1, 10.0), (5, 14.0)):
+        stream("steps-0.jsonl", step(number, train_s))
+        state = watcher.state()
+    assert state.samples_per_s == pytest.approx(4 * 32 / 4.0)
+
+
+@pytest.mark.parametrize(
+    ("budget", "left_s"),
+    [
+        ({"seconds": 60.0}, 50.0),
+        ({"seconds": 5.0}, 0.0),
+        ({"steps": 100}, 40.0),  # 20 steps took 10 s
+        ({"seconds": 60.0, "steps": 100}, 40.0),
+        ({"seconds": 30.0, "steps": 100}, 20.0),
+        ({"seconds": None, "steps": None, "accuracy": 0.8}, None),
+    ],
+)
+def test_the_time_left_is_that_of_the_budget_which_ends_first(stream, budget, left_s):
+    stream("steps-0.jsonl", step(19, 10.0))
+    assert Watcher(stream.path, 4, budget).state().left_s == (None if left_s is None else pytest.approx(left_s))
+
+
+def test_the_backlog_is_the_largest_of_the_bottlenecks_last_samples(stream):
+    stream("steps-0.jsonl", step(0, 0.5))
+    watcher = Watcher(stream.path, 4, {"seconds": 60})
+    assert watcher.state().backlog_bytes is None
+    stream("links.jsonl", sample("bottleneck", 9000), *[sample("bottleneck", b) for b in (10, 30, 20, 0)], sample("access-h1", 7777))
+    assert watcher.state().backlog_bytes == 30
+
+
+def test_without_a_bottleneck_the_backlog_is_that_of_any_link(stream):
+    stream("steps-0.jsonl", step(0, 0.5))
+    stream("links.jsonl", sample("access-h1", 500), sample("access-h2", 700))
+    assert Watcher(stream.path, 4, {"seconds": 60}).state().backlog_bytes == 700
+
+
+def test_a_long_file_is_read_from_its_end_only(stream):
+    stream("steps-0.jsonl", *[{**step(number, number / 2), "text": "x" * 100} for number in range(1000)])
+    assert Watcher(stream.path, 4, {"seconds": 600}).state().step == 999
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock.monotonic))
+    return clock
+
+
+@pytest.fixture
+def output():
+    return io.StringIO()
+
+
+@pytest.fixture
+def progress(output, clock):
+    return Progress(Console(file=output, width=40, force_terminal=False), total_runs=8)
+
+
+STATE = RunState(step=12, train_s=6.0, samples_per_s=256.04, ratio=0.1, backlog_bytes=25_000, left_s=54.0)
+
+
+def test_without_a_terminal_a_run_is_told_in_plain_lines_however_long(progress, output):
+    progress.begin(2, "topk-0.1_train")
+    progress.stage("booting the network")
+    progress.end("done: 120 steps, fidelity 0.996, and a good deal more to be said", "green")
+    lines = output.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[0].split() == ["[2/8]", "topk-0.1_train", "starting"]
+    assert lines[1].endswith("topk-0.1_train           done: 120 steps, fidelity 0.996, and a good deal more to be said")
+    assert "\x1b" not in output.getvalue()
+
+
+def test_without_a_terminal_the_state_is_printed_every_ten_seconds(progress, output, clock):
+    progress.begin(1, "none")
+    for clock.now in (1009.9, 1010.1, 1015.0, 1020.0, 1020.2):
+        progress.update(STATE)
+    lines = output.getvalue().splitlines()[1:]
+    assert len(lines) == 2
+    assert " ".join(lines[0].split()) == "[1/8] none step 12 6.0 s 256.0 samples/s ratio 0.1 backlog 25.0 kB 54 s left"
+
+
+def test_what_is_not_known_is_not_printed(progress, output, clock):
+    progress.begin(1, "none")
+    clock.now += 11
+    progress.update(None)
+    progress.update(RunState(0, 0.5, None, None, None, None))
+    assert [" ".join(line.split()) for line in output.getvalue().splitlines()[1:]] == ["[1/8] none step 0 0.5 s"]
+
+
+def test_in_a_terminal_one_line_lives_and_the_last_word_stays(clock):
+    output = io.StringIO()
+    progress = Progress(Console(file=output, width=120, force_terminal=True, legacy_windows=False), total_runs=1)
+    progress.begin(1, "none")
+    progress.update(STATE)
+    progress.end("done")
+    assert "256.0 samples/s" in output.getvalue()
+    assert output.getvalue().rstrip().splitlines()[-1].rstrip().endswith("done")
+    progress.close()
