@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from testbed.processes import die_with_parent
 from testbed.record import read_json, write_json
 
 TOOLS = {
@@ -25,6 +26,7 @@ TOOLS = {
     "ping": "iputils-ping",
     "iperf3": "iperf3",
 }
+TRIAL_TIMEOUT_S = 120
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -33,12 +35,15 @@ class MachineError(RuntimeError):
 
 
 def require_emulation() -> None:
-    """Raise unless this process may and can emulate networks."""
+    """Raise unless this process may and can emulate networks; the message has every lack."""
+    lacks = []
     if os.geteuid() != 0:
-        raise MachineError("emulated networks need root: run it with sudo (`make experiment` does so by itself)")
+        lacks.append("emulated networks need root: run it with sudo (`make experiment` does so by itself)")
     missing = missing_packages()
     if missing:
-        raise MachineError(f"{', '.join(missing)} not installed: run `make setup`, or apt-get install {' '.join(missing)}")
+        lacks.append(f"{', '.join(missing)} not installed: run `make setup`, or apt-get install {' '.join(missing)}")
+    if lacks:
+        raise MachineError("\n".join(lacks))
 
 
 def missing_packages() -> list[str]:
@@ -59,7 +64,10 @@ def has_kernel_datapath() -> bool:
 def trial(what: str, kernel_datapath: bool) -> Any:
     """Run one trial of `testbed.emulation.trial` in a sandbox and return its result."""
     command = [sys.executable, "-m", "testbed.emulation.trial", what, "kernel" if kernel_datapath else "user"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TRIAL_TIMEOUT_S, preexec_fn=die_with_parent)
+    except subprocess.TimeoutExpired:
+        raise MachineError(f"the trial of this machine's {what} did not end within {TRIAL_TIMEOUT_S} s") from None
     try:
         answer = json.loads(done.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):

@@ -42,13 +42,14 @@ def this_process() -> dict[str, int | str]:
 
 def is_running(process: dict[str, Any]) -> bool:
     """Tell whether a process identified by `this_process` still runs."""
-    return process.get("boot") == _boot() and process.get("started") == _started(int(process.get("pid", 0)))
+    started = _started(int(process.get("pid", 0)))
+    return started is not None and process.get("boot") == _boot() and process.get("started") == started
 
 
 def _started(pid: int) -> int | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return None if fields[0] == "Z" else int(fields[19])  # a zombie has ended, only nobody has asked for it
+        return None if fields[0] in "ZX" else int(fields[19])  # a zombie has ended, only nobody has asked for it
     except (OSError, ValueError, IndexError):
         return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ class RunFolder:
         self.stream = path / "stream"
         self.logs = path / "logs"
         aside = path.with_name(f".{path.name}.earlier")
+        if aside.exists():  # left by a kill between the two renames: it goes back to where it came from
+            path.mkdir(parents=True, exist_ok=True)
+            aside.rename(path / f"earlier-{time.time_ns()}")
         if path.exists():  # an earlier attempt is kept, inside the new one
             path.rename(aside)
         self.stream.mkdir(parents=True)
@@ -93,7 +97,7 @@ class RunFolder:
         return times["measured_start"], times["measured_end"]
 
     def to_parquet(self, origin_s: float) -> None:
-        """Write every table with times from `origin_s` on, then drop the JSON lines."""
+        """Write every table with times from `origin_s` on."""
         for name in TABLES:
             table = self.table(name)
             if table.empty:  # a replay has no evaluations

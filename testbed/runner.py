@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import shlex
@@ -100,7 +101,10 @@ def _ceiling_problems(runs: list[Run]) -> list[str]:
     for run in runs:
         topology = run.experiment.topology
         load_bps, mtu = ring_load_bps(topology.network()), topology.resolved_mtu()
-        ceiling_bps = machine.ceiling_bps(mtu, kernel)
+        try:
+            ceiling_bps = machine.ceiling_bps(mtu, kernel)
+        except machine.MachineError as error:
+            return [str(error)]
         if load_bps > ceiling_bps:
             problems[load_bps] = (
                 f"{run.slug}: the workers could ask {load_bps / 1e6:.0f} Mbit/s of the switches, and this machine carries "
@@ -117,8 +121,7 @@ def _experiment_folder(experiment: Experiment, runs: list[Run], path: Path, opti
         if options.resume and before.get("spec") != resolved:
             raise Refusal(f"{folder} holds another version of this experiment: run without --resume to start anew (the old folder is kept)")
         if not options.resume:
-            made = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
-            kept = folder.with_name(f"{folder.name}.{made:%Y%m%dT%H%M%S}")
+            kept = _free_name(folder)
             folder.rename(kept)
             console.print(f"the earlier results are kept in {kept}", soft_wrap=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,6 +135,14 @@ def _experiment_folder(experiment: Experiment, runs: list[Run], path: Path, opti
     }
     write_json(folder / "experiment.json", content)
     return folder
+
+
+def _free_name(folder: Path) -> Path:
+    """Name an earlier results folder by when it was made."""
+    made = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+    name = f"{folder.name}.{made:%Y%m%dT%H%M%S}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
 def _run_until_believed(number: int, run: Run, folder: Path, options: Options, lock: MachineLock, progress: Progress) -> None:
@@ -168,6 +179,9 @@ def _run_once(
         return record.manifest
     except (Interrupted, KeyboardInterrupt):
         record.save(status="failed", reason="interrupted by the user", invalid_reasons=["the run was interrupted"], finished=_now())
+        raise
+    except BaseException as error:  # a fault of ours, or a full disk: the folder says so too
+        record.save(status="failed", reason=f"{type(error).__name__}: {error}", invalid_reasons=["the run failed"], finished=_now())
         raise
     _tell_end(record.manifest, progress)
     return record.manifest

@@ -61,8 +61,8 @@ Open vSwitch {machine.versions().get("openvswitch")}, {"kernel" if kernel else "
 
 ## Does a backlogged bottleneck deliver its rate?
 A dumbbell of 4 hosts, 5 ms one way; UDP from the left hosts to the right ones, 1.4 times the bottleneck's rate, 3 s, through both
-switches and the delay element. *Delivered* is over the time the queue was backlogged; *dropped* is what the queue's own counter says, *lost* what went
-into the switches and did not come out, *unseen* what is in neither count.
+switches and the delay element. *Delivered* is over the time the queue was backlogged; *dropped* is what the queue's own counter
+says, *lost* what went into the switches and did not come out, *unseen* what is in neither count.
 
 | Mbit/s | MTU | delivered / configured | worst second | coverage | largest backlog / limit (B) | sent | dropped | lost | unseen |
 |---|---|---|---|---|---|---|---|---|---|

@@ -102,15 +102,15 @@ def _last_lines(log: Path) -> str:
 def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     """Compute what the manifest says of a finished run: fidelity, checks, validity, CPU, inflation, prediction."""
     measured = folder.measured_window()
-    steps, links, workers = folder.table("steps"), folder.table("links"), folder.workers()
-    if measured is None or steps.empty or len(workers) != len(plan.network.hosts):
+    steps, all_links, workers = folder.table("steps"), folder.table("links"), folder.workers()
+    if measured is None or steps.empty or all_links.empty or len(workers) != len(plan.network.hosts):
         raise RunFailed("the workers ended without a complete record of a measured window")
     start_s, end_s = measured
-    links = links[(links["mono_s"] >= start_s) & (links["mono_s"] <= end_s)]
+    links = all_links[(all_links["mono_s"] >= start_s) & (all_links["mono_s"] <= end_s)]
     snapshots = folder.usage()
     counters, everything = window(snapshots, start_s, end_s), window(snapshots, 0.0, math.inf)
     whole, by_direction = queue_fidelity(links, plan.network)
-    found = checks(Evidence(plan.network, plan.mtu, steps, links, workers, whole, counters, everything))
+    found = checks(Evidence(plan.network, plan.mtu, steps, links, all_links, workers, whole, counters, everything))
     wrong = [check.text for check in found if not check.ok]
     compute_s = statistics.median(steps["compute_s"])
     quiet_s = statistics.median(worker["quiet_compute_s"] for worker in workers)

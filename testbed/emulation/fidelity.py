@@ -25,7 +25,7 @@ class Fidelity:
 
     value: float | None  # None: never backlogged long enough to tell
     coverage: float  # share of the time that counted
-    worst_second: float | None  # the lowest value of any 1 s window
+    worst_second: float | None  # the lowest value of the consecutive 1 s windows
 
     def to_json(self) -> dict[str, float | None]:
         """Return it for the manifest."""

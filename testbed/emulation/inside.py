@@ -151,7 +151,7 @@ class Inside:
                         if message["code"] != 0:
                             return {"rank": rank, "code": message["code"], "log": f"logs/worker-{rank}.log"}
                     elif message["event"] == "error":
-                        return {"rank": None, "code": None, "log": "logs/nursery.log", "text": message["text"]}
+                        raise RuntimeError(f"a worker could not be started: {message['text']}")
                 if time.monotonic() >= next_usage:
                     output.write(json.dumps(self._usage()) + "\n")
                     output.flush()

@@ -91,9 +91,8 @@ def main() -> None:
     with open(order["output"], "a") as output:
         stopped = False
         while due and not stopped:
-            wait_s = due[0][0] - time.monotonic()
-            if wait_s > 0:
-                stopped = bool(select.select([sys.stdin], [], [], wait_s)[0])
+            wait_s = max(0.0, due[0][0] - time.monotonic())
+            stopped = bool(select.select([sys.stdin], [], [], wait_s)[0])
             at, number, queue = due[0]
             row = queue.row()
             if row is not None:

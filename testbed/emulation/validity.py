@@ -88,6 +88,7 @@ class Evidence:
     mtu: int
     steps: pd.DataFrame
     links: pd.DataFrame  # of the measured part
+    all_links: pd.DataFrame  # warm-up and final evaluation too
     workers: list[dict[str, Any]]
     fidelity: Fidelity
     measured: Window | None
@@ -119,9 +120,8 @@ def checks(evidence: Evidence) -> list[Check]:
         found.append(_zero("delay line drops", _line_drops(measured), "the delay line dropped {:.0f} frames it should have carried"))
         found += _lateness(measured, evidence.network)
         lost = sum(measured.growth("delay", "directions", name, "lost") for name in measured.last["delay"]["directions"])
-    dropped = _dropped(evidence.links)
-    found.append(_switch_losses(evidence.whole, dropped))
-    found.append(_retransmissions(measured, max(dropped, measured.growth("switch_lost")) + lost))
+    found.append(_switch_losses(evidence.whole, _dropped(evidence.all_links)))
+    found.append(_retransmissions(measured, max(_dropped(evidence.links), measured.growth("switch_lost")) + lost))
     return found
 
 

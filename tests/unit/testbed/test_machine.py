@@ -141,7 +141,6 @@ def test_a_trials_result_is_its_last_line(monkeypatch):
     assert machine.trial("1500", True) == 5.0
 
 
-@pytest.mark.xfail(strict=True, raises=subprocess.TimeoutExpired, reason="a trial that hangs is not a MachineError, and so a traceback")
 def test_a_trial_that_hangs_says_so(monkeypatch):
     def hanging(command, **_):
         raise subprocess.TimeoutExpired(command, 120)

@@ -73,9 +73,6 @@ def test_an_earlier_attempt_is_kept_inside_the_new_one(folder):
     assert [path.name for path in folder.path.parent.iterdir()] == ["none"]
 
 
-@pytest.mark.xfail(
-    strict=True, raises=OSError, reason="a run killed between setting the earlier attempt aside and taking it in blocks the next"
-)
 def test_an_earlier_attempt_left_aside_by_a_killed_run_does_not_stop_the_next(folder):
     aside = folder.path.with_name(".none.earlier")
     aside.mkdir()

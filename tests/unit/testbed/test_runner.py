@@ -117,14 +117,12 @@ def test_every_reason_is_told_at_once_and_nothing_is_measured_for_it(monkeypatch
         assert sum(words in reason for reason in found) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="require_emulation stops at the first lack: without root, missing packages are told only next time")
 def test_missing_packages_are_told_without_root_too(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(machine, "missing_packages", lambda: ["iperf3"])
     assert "iperf3" in "\n".join(reasons())
 
 
-@pytest.mark.xfail(strict=True, raises=MachineError, reason="_ceiling_problems lets a failed trial through as a traceback")
 def test_a_ceiling_that_cannot_be_measured_is_a_refusal(monkeypatch):
     def failing(mtu, kernel_datapath):
         raise MachineError("the trial of this machine's 1500 failed: no htb")

@@ -63,7 +63,7 @@ class Finished:
 
     def checks(self, measured: bool = True) -> dict:
         windows = (Window(self.first, self.last) if measured else None), Window(self.before, self.after)
-        found = checks(Evidence(NETWORK, 1500, self.steps, self.links, self.workers, self.fidelity, *windows))
+        found = checks(Evidence(NETWORK, 1500, self.steps, self.links, self.links, self.workers, self.fidelity, *windows))
         assert len({check.name for check in found}) == len(found)
         return {check.name: check for check in found}
 
