@@ -56,7 +56,7 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
     """Run every run of an experiment file; return the results folder."""
     experiment = spec.load(path)
     runs = expand(experiment)
-    check(experiment, runs, options)
+    check(experiment, runs, options, console)
     with MachineLock(options.share, lambda text: console.print(text, style="yellow", soft_wrap=True)) as lock:
         folder = _experiment_folder(experiment, runs, path, options, console)
         progress = Progress(console, len(runs))
@@ -70,7 +70,7 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
     return folder
 
 
-def check(experiment: Experiment, runs: list[Run], options: Options) -> None:
+def check(experiment: Experiment, runs: list[Run], options: Options, console: Console) -> None:
     """Refuse, with every reason at once, what cannot be run here."""
     reasons = list(spec.unsupported(experiment))
     try:
@@ -79,7 +79,7 @@ def check(experiment: Experiment, runs: list[Run], options: Options) -> None:
         reasons.append(str(error))
     reasons += _dataset_problems(runs)
     if not reasons and not options.force:
-        reasons += _ceiling_problems(runs)
+        reasons += _ceiling_problems(runs, console)
     if reasons:
         raise Refusal("\n".join(reasons))
 
@@ -95,14 +95,14 @@ def _dataset_problems(runs: list[Run]) -> list[str]:
     return problems
 
 
-def _ceiling_problems(runs: list[Run]) -> list[str]:
+def _ceiling_problems(runs: list[Run], console: Console) -> list[str]:
     kernel = machine.has_kernel_datapath()
     problems = {}
     for run in runs:
         topology = run.experiment.topology
         load_bps, mtu = ring_load_bps(topology.network()), topology.resolved_mtu()
         try:
-            ceiling_bps = machine.ceiling_bps(mtu, kernel)
+            ceiling_bps = machine.ceiling_bps(mtu, kernel, lambda text: console.print(text, soft_wrap=True))
         except machine.MachineError as error:
             return [str(error)]
         if load_bps > ceiling_bps:

@@ -1,7 +1,7 @@
-"""What this machine can emulate, measured: python -m testbed.emulation.trial
+"""What this machine can emulate, measured: python -m testbed.emulation.trial WHAT user|kernel
 
-Boots small networks in a sandbox and prints one JSON object: the most traffic the switches carry (bit/s of switch traversals, by MTU),
-whether netem is there, and how exactly a 5 ms delay is kept.
+Boots a small network in a sandbox and prints one JSON object. WHAT is `qdiscs` (do the queues work?), `netem` (is it there?), `delay` (how
+exactly is a delay of 5 ms kept?) or MTU@RATE (does a bottleneck of that rate, in bit/s, deliver it when every worker sends?).
 """
 
 from __future__ import annotations
@@ -16,37 +16,71 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from testbed.emulation import sandbox
 from testbed.emulation.delay import has_netem
+from testbed.emulation.fidelity import Floats, fidelity
 from testbed.emulation.namespaces import network_namespace
-from testbed.emulation.network import EmulatedNetwork, Transport
-from testbed.emulation.validity import ETHERNET_BYTES, HEADERS_BYTES
-from testbed.emulation.verify import measure_rtts
-from topologies import LinkSpec, star
+from testbed.emulation.network import EmulatedNetwork, Queue, Transport
+from testbed.emulation.validity import ETHERNET_BYTES
+from testbed.emulation.verify import SAMPLE_UNCERTAINTY_S, Counter, measure_rtts, realtime
+from topologies import LinkSpec, dumbbell, star
+from topologies.load import ring_hops
 
 FLOWS = 4
-FLOW_SECONDS = 1.5
+FLOW_START_S = 0.5
+FLOW_SECONDS = 1.0
+OVERLOAD = 1.1
+CEILING_DELAY_S = 0.005
+LEAST_FIDELITY = 0.985
+LEAST_COVERAGE = 0.3
+WATCH_INTERVAL_S = 0.002
+IPERF_PORT = 5201
+IP_UDP_HEADERS_BYTES = 28
 TRIAL_DELAY_S = 0.005
-MTUS = (1500, 9000)
 
 
-def ceiling_bps(mtu: int, kernel_datapath: bool) -> float:
-    """Run a ring of TCP flows through one unshaped switch; return their sum as L2 bits per second."""
-    network = EmulatedNetwork(star(FLOWS, LinkSpec(None)), mtu, Transport(), kernel_datapath, seed=1, log_dir=sandbox.PRIVATE_DIR)
-    hosts = network.description.hosts
-    for host in hosts:
-        with network_namespace(network.host_pids[host]):
-            subprocess.Popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
-            _wait_for_listener(5201)
-    clients = []
-    for i, host in enumerate(hosts):
-        with network_namespace(network.host_pids[host]):
-            command = ["iperf3", "-c", network.address(hosts[(i + 1) % FLOWS]), "-t", str(FLOW_SECONDS), "-J"]
-            clients.append(subprocess.Popen(command, stdout=subprocess.PIPE))
-    goodput_bps = 0.0
-    for client in clients:
-        goodput_bps += json.loads(client.communicate()[0])["end"]["sum_received"]["bits_per_second"]
-    return goodput_bps * (mtu + ETHERNET_BYTES) / (mtu - HEADERS_BYTES)
+def carries(rate_bps: float, mtu: int, kernel_datapath: bool) -> bool:
+    """Overload a dumbbell's bottleneck both ways by a ring of UDP flows; tell whether it still delivers its rate."""
+    description = dumbbell(FLOWS, LinkSpec(rate_bps, CEILING_DELAY_S), LinkSpec(2 * rate_bps)).with_queues_fixed(mtu)
+    network = EmulatedNetwork(description, mtu, Transport(), kernel_datapath, seed=1, log_dir=sandbox.PRIVATE_DIR)
+    measure_rtts(network)
+    flows = [_udp_flow(network, path[0].source, path[-1].target, OVERLOAD * rate_bps) for path in ring_hops(description)]
+    time.sleep(FLOW_START_S)
+    queues = [queue for queue in network.queues if queue.direction.bottleneck]
+    with realtime():
+        samples = watch_queues(queues, FLOW_SECONDS)
+    for flow in flows:
+        flow.kill()
+    judged = [fidelity(*columns) for columns in samples]
+    return all(one.value is not None and one.value >= LEAST_FIDELITY and one.coverage >= LEAST_COVERAGE for one in judged)
+
+
+def watch_queues(queues: list[Queue], seconds: float) -> list[Floats]:
+    """Sample queues every 2 ms; return for each (time, sent bytes, backlog, rate), as `fidelity` takes them."""
+    counters = [Counter(queue) for queue in queues]
+    rows: list[list[tuple[float, int, int, float]]] = [[] for _ in queues]
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for queue, counter, samples in zip(queues, counters, rows, strict=True):
+            before = time.monotonic()
+            sample = counter.read()
+            if time.monotonic() - before < SAMPLE_UNCERTAINTY_S:
+                samples.append((before, sample.sent_bytes, sample.backlog_bytes, queue.direction.spec.rate_bps or 0.0))
+        time.sleep(WATCH_INTERVAL_S)
+    return [np.array(samples, dtype=np.float64).reshape(-1, 4).T for samples in rows]
+
+
+def _udp_flow(network: EmulatedNetwork, source: str, target: str, rate_bps: float) -> subprocess.Popen[bytes]:
+    with network_namespace(network.host_pids[target]):
+        subprocess.Popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _wait_for_listener(IPERF_PORT)
+    payload_bytes = network.mtu - IP_UDP_HEADERS_BYTES
+    rate = rate_bps * payload_bytes / (network.mtu + ETHERNET_BYTES)
+    with network_namespace(network.host_pids[source]):
+        command = ["iperf3", "-c", network.address(target), "-u", "-b", f"{rate:.0f}", "-l", str(payload_bytes), "-t", "30"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def delay_accuracy(kernel_datapath: bool) -> dict[str, Any]:
@@ -78,11 +112,12 @@ def _in_sandbox(what: str, kernel_datapath: bool) -> Any:
         return True
     if what == "delay":
         return delay_accuracy(kernel_datapath)
-    return ceiling_bps(int(what), kernel_datapath)
+    mtu, rate_bps = what.split("@")
+    return carries(float(rate_bps), int(mtu), kernel_datapath)
 
 
 def main() -> None:
-    """Run one named trial (qdiscs, netem, delay, or an MTU) and print its result as JSON."""
+    """Run one named trial (qdiscs, netem, delay, or MTU@RATE) and print its result as JSON."""
     what, kernel_datapath = sys.argv[1], sys.argv[2] == "kernel"
     try:
         answer = {"result": _in_sandbox(what, kernel_datapath)}

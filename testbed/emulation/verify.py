@@ -128,7 +128,7 @@ def drain(network: EmulatedNetwork) -> None:
     """Wait until every queue is empty."""
     deadline = time.monotonic() + DRAIN_SECONDS
     for queue in _shaped(network):
-        counter = _Counter(queue)
+        counter = Counter(queue)
         while counter.read().backlog_bytes:
             if time.monotonic() > deadline:
                 raise VerificationError(f"the queue of {queue.direction.name} did not drain in {DRAIN_SECONDS:.0f} s")
@@ -136,7 +136,7 @@ def drain(network: EmulatedNetwork) -> None:
         counter.close()
 
 
-class _Counter:
+class Counter:
     """Reads one queue from whatever namespace it is in."""
 
     def __init__(self, queue: Queue) -> None:
@@ -145,9 +145,11 @@ class _Counter:
             self._ifindex = socket.if_nametoindex(queue.interface)
 
     def close(self) -> None:
+        """Close its socket."""
         self._reader.close()
 
     def read(self) -> QueueSample:
+        """Return the queue's counters now."""
         return self._reader.read(self._ifindex, LEAF_HANDLE)
 
 
@@ -157,7 +159,7 @@ def _shaped(network: EmulatedNetwork) -> list[Queue]:
 
 def _rates(network: EmulatedNetwork) -> list[RateResult]:
     results: dict[str, RateResult] = {}
-    with _realtime():
+    with realtime():
         for work_per_s in WORK_PER_S:  # what a busy moment spoiled is tried again, with fewer beside it
             left = [q for q in _shaped(network) if (r := results.get(q.direction.name)) is None or not r.ok]
             for group in _groups(left, network, work_per_s):
@@ -188,7 +190,7 @@ def _groups(queues: list[Queue], network: EmulatedNetwork, work_per_s: float) ->
 
 
 @contextmanager
-def _realtime() -> Iterator[None]:
+def realtime() -> Iterator[None]:
     """Let no ordinary process hold the trial up; Open vSwitch and the delay line still go before it."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -226,7 +228,7 @@ class _Trial:
         assert spec.rate_bps is not None and spec.queue_bytes is not None
         self._rate_bps, self._queue_bytes = spec.rate_bps, spec.queue_bytes
         self.drains_in_s = self._queue_bytes * 8 / self._rate_bps
-        self._counter = _Counter(queue)
+        self._counter = Counter(queue)
         with network_namespace(queue.namespace_pid):
             self._sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             self._sender.bind((queue.interface, 0))

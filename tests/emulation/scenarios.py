@@ -74,11 +74,10 @@ def verified(kind: str, workers: int, rate_bps: float, delay_s: float, mtu: int,
 
 def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int, access_bps: float, seconds: float) -> dict[str, Any]:
     """Send UDP from every left host to a right one, 1.4 times the bottleneck's rate in sum; watch the bottleneck's queue."""
-    import numpy as np
-
     from testbed.emulation.fidelity import fidelity
+    from testbed.emulation.trial import watch_queues
     from testbed.emulation.usage import switch_lost
-    from testbed.emulation.verify import _Counter, drain, measure_rtts
+    from testbed.emulation.verify import Counter, drain, measure_rtts
     from topologies import LinkSpec, dumbbell
 
     network = boot(dumbbell(workers, LinkSpec(rate_bps, delay_s), LinkSpec(access_bps)), mtu)
@@ -87,25 +86,17 @@ def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int,
     pairs = list(zip(hosts[: workers // 2], hosts[workers // 2 :], strict=True))
     receivers = [_receiver(network, target) for _, target in pairs]
     forward = next(q for q in network.queues if q.direction.name == "bottleneck:s1->s2")
-    uplinks = {q.direction.source: _Counter(q) for q in network.queues if q.direction.source in hosts}
-    counter = _Counter(forward)
+    uplinks = {q.direction.source: Counter(q) for q in network.queues if q.direction.source in hosts}
+    counter = Counter(forward)
     lost_before = switch_lost(network.switch_ports())
     senders = [
         _start_sender(network, source, network.address(target), mtu, 1.4 * rate_bps / len(pairs), seconds) for source, target in pairs
     ]
-    samples = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        at = time.monotonic()
-        sample = counter.read()
-        if time.monotonic() - at < 0.5e-3:
-            samples.append((at, sample.sent_bytes, sample.backlog_bytes, rate_bps))
-        time.sleep(0.002)
+    (columns,) = watch_queues([forward], seconds)
     sent = sum(int(sender.communicate()[0]) for sender in senders)
     drain(network)
     time.sleep(delay_s + 0.2)
     received = sum(_received(receiver) for receiver in receivers)
-    columns = np.array(samples, dtype=np.float64).T
     judged = fidelity(*columns)
     lost = switch_lost(network.switch_ports()) - lost_before + sum(uplinks[source].read().dropped_packets for source, _ in pairs)
     return {
@@ -135,15 +126,15 @@ def full_queue_beside_pings() -> dict[str, Any]:
     from testbed.emulation.namespaces import network_namespace
     from testbed.emulation.ping import ping
     from testbed.emulation.usage import switch_lost
-    from testbed.emulation.verify import _Counter, measure_rtts
+    from testbed.emulation.verify import Counter, measure_rtts
     from topologies import LinkSpec, star
 
     network = boot(star(4, LinkSpec(50e6), LinkSpec(5e6, queue_bytes=300_000)), 1500)
     measure_rtts(network)  # the switch learns where everybody is
     lost_before = switch_lost(network.switch_ports())
     receiver = _receiver(network, "h2")
-    down = _Counter(next(q for q in network.queues if q.direction.name == "access-h2:s1->h2"))
-    up = _Counter(next(q for q in network.queues if q.direction.name == "access-h1:h1->s1"))
+    down = Counter(next(q for q in network.queues if q.direction.name == "access-h2:s1->h2"))
+    up = Counter(next(q for q in network.queues if q.direction.name == "access-h1:h1->s1"))
     sender = _start_sender(network, "h1", network.address("h2"), 1500, 30e6, 2.0)
     time.sleep(0.3)
     with network_namespace(network.host_pids["h3"]):

@@ -37,7 +37,7 @@ def able_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(machine, "missing_packages", list)
     monkeypatch.setattr(machine, "has_kernel_datapath", lambda: False)
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath: 250e6)
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 250e6)
     monkeypatch.setattr(machine, "versions", dict)
     monkeypatch.setattr(machine, "git_commit", lambda: None)
     monkeypatch.setattr(runner, "MachineLock", functools.partial(MachineLock, folder=tmp_path / "lock"))
@@ -47,7 +47,7 @@ def reasons(options: Options = DEFAULT, **changes) -> list[str]:
     """Return why an experiment is refused, one sentence each."""
     experiment = from_mapping({**BASE, **changes})
     try:
-        check(experiment, expand(experiment), options)
+        check(experiment, expand(experiment), options, Console(quiet=True))
     except Refusal as refusal:
         return str(refusal).splitlines()
     return []
@@ -70,7 +70,7 @@ def test_missing_packages_are_refused_with_the_command_that_installs_them(monkey
 
 
 def test_more_traffic_than_the_machine_carries_is_refused_with_both_numbers_and_three_ways_out(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath: 200e6)
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 200e6)
     found = reasons(schemes=["none"])
     assert found == [
         "none: the workers could ask 240 Mbit/s of the switches, and this machine carries 200 at MTU 1500: "
@@ -79,7 +79,7 @@ def test_more_traffic_than_the_machine_carries_is_refused_with_both_numbers_and_
 
 
 def test_the_ceiling_is_that_of_each_runs_frames(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath: {1500: 200e6, 9000: 800e6}[mtu])
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: {1500: 200e6, 9000: 800e6}[mtu])
     assert reasons(topology={**DUMBBELL, "mtu": 9000}) == []
     found = reasons(schemes=["none"], sweep={"topology.bottleneck.rate": ["10mbit", "40mbit"]})
     assert len(found) == 1
@@ -87,12 +87,12 @@ def test_the_ceiling_is_that_of_each_runs_frames(monkeypatch):
 
 
 def test_schemes_over_the_same_network_are_refused_once(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath: 200e6)
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 200e6)
     assert len(reasons()) == 1
 
 
 def test_force_does_not_ask_for_the_ceiling(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath: pytest.fail("asked"))
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: pytest.fail("asked"))
     assert reasons(Options(force=True)) == []
 
 
@@ -110,7 +110,7 @@ def test_a_topology_that_needs_the_controller_is_refused_with_those_that_do_not(
 
 def test_every_reason_is_told_at_once_and_nothing_is_measured_for_it(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath: pytest.fail("measured"))
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: pytest.fail("measured"))
     found = reasons(topology=LEAFSPINE, workload={**TRAIN, "data_dir": str(tmp_path)}, hosts={"kind": "container", "image": "x"})
     assert len(found) == 4
     for words in ("leafspine", "container", "sudo", "cifar10"):
@@ -124,7 +124,7 @@ def test_missing_packages_are_told_without_root_too(monkeypatch):
 
 
 def test_a_ceiling_that_cannot_be_measured_is_a_refusal(monkeypatch):
-    def failing(mtu, kernel_datapath):
+    def failing(mtu, kernel_datapath, measuring):
         raise MachineError("the trial of this machine's 1500 failed: no htb")
 
     monkeypatch.setattr(machine, "ceiling_bps", failing)
