@@ -53,7 +53,7 @@ def wrap(model: Module) -> DistributedDataParallel:
 
     init_sync=False: the replicas are equal already, and a broadcast of the model would cross the emulated network.
     forward_sync_buffers=False: DDP would broadcast batch-norm statistics in every step, a cost no scheme compresses; we
-    broadcast them before evaluations, outside the training clock, so replicas still end bit-identical.
+    measure them before evaluations, outside the training clock, so replicas still end bit-identical (batchnorm.py).
     """
     # 1x1 convolutions have gradients of equivalent but differently written strides; DDP copies either way
     warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")

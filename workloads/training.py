@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import Module, functional
 
+from workloads.batchnorm import refresh_statistics
 from workloads.datasets import Dataset, load_dataset
 from workloads.datasets.batches import BatchOrder
 from workloads.job import Job
@@ -26,6 +27,7 @@ from workloads.session import Session, wrap
 
 EVAL_BATCH = 250
 DEFAULT_EVAL_SAMPLES = 2000
+CALIBRATION_SAMPLES = 128  # of each rank, for the batch-norm statistics of an evaluation
 
 
 class Images:
@@ -79,8 +81,12 @@ def train(job: Job, stream: Stream, dataset: Dataset | None = None) -> None:
 
     subset = np.random.default_rng(job.seed).permutation(len(images.dataset.test_labels))
 
+    drawn = np.random.default_rng(job.seed).permutation(len(images.dataset.train_labels))
+    calibration, _ = images.train(drawn[job.rank * CALIBRATION_SAMPLES : (job.rank + 1) * CALIBRATION_SAMPLES])
+
     def evaluate_now(step: int, train_s: float, final: bool) -> float:
         chosen = subset if final else subset[: work.get("eval_samples", DEFAULT_EVAL_SAMPLES)]
+        refresh_statistics(model, calibration)
         accuracy, loss, samples = evaluate(model, images, chosen, job.rank, job.world_size)
         row = {"step": step, "mono_s": time.monotonic(), "train_s": train_s, "accuracy": accuracy, "loss": loss}
         stream.evaluation({**row, "samples": samples, "final": final})
@@ -95,7 +101,6 @@ def train(job: Job, stream: Stream, dataset: Dataset | None = None) -> None:
 
 def evaluate(model: Module, images: Images, indices: np.ndarray[Any, Any], rank: int, world_size: int) -> tuple[float, float, int]:
     """Share the evaluation of test samples among the ranks; return accuracy, mean loss and samples, the same on all."""
-    share_buffers(model)
     model.eval()
     tally = torch.zeros(3, dtype=torch.float64)  # correct, summed loss, samples
     mine = indices[rank::world_size]
@@ -109,17 +114,6 @@ def evaluate(model: Module, images: Images, indices: np.ndarray[Any, Any], rank:
     dist.all_reduce(tally)
     correct, loss_sum, samples = tally.tolist()
     return correct / samples, loss_sum / samples, int(samples)
-
-
-def share_buffers(model: Module) -> None:
-    """Give every rank rank 0's batch-norm statistics, in one broadcast."""
-    buffers = [b for b in model.buffers() if b.is_floating_point()]
-    if not buffers:
-        return
-    flat = torch.cat([b.reshape(-1) for b in buffers])
-    dist.broadcast(flat, 0)
-    for buffer, piece in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
-        buffer.copy_(piece.view_as(buffer))
 
 
 def digest(model: Module) -> str:
