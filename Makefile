@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E)
+# Root leaves no caches in the user's tree.
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env PYTHONDONTWRITEBYTECODE=1 NUMBA_CACHE_DIR=/var/cache/netsense-testbed/numba)
 EXPERIMENT ?= experiments/quick.yaml
 RESULTS ?= results/$(basename $(notdir $(EXPERIMENT)))
 
@@ -36,7 +37,7 @@ bench: $(READY) ## measure the emulator: rates, round-trip times, set-up times, 
 
 test: $(READY) lint ## lint, unit tests, then tests that boot networks and train (root)
 	@$(BIN)/pytest tests/unit
-	@$(SUDO) $(BIN)/pytest tests/emulation tests/fidelity
+	@$(SUDO) $(BIN)/pytest -p no:cacheprovider tests/emulation tests/fidelity
 
 test-unit: $(READY) ## unit tests only: no root, seconds
 	@$(BIN)/pytest tests/unit

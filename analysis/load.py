@@ -59,7 +59,7 @@ class Run:
 
     @property
     def repeat(self) -> int:
-        """Return which repetition this is, from 0."""
+        """Return which repetition this is, from 1."""
         value = self.manifest.get("repeat")
         return value if isinstance(value, int) else 0
 

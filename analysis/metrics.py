@@ -23,7 +23,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Interval:
-    """A range that holds the true value 95 times of 100, and how it was had."""
+    """A 95 % interval, and how it was had: over windows of one run it says nothing of how runs differ."""
 
     low: float = NAN
     high: float = NAN

@@ -108,8 +108,8 @@ def _row(run: Run) -> dict[str, Any]:
 def _compare(table: pd.DataFrame, cell: list[str], asked: dict[str, float], runs: dict[str, Run]) -> None:
     """Fill what needs other runs of the same cell: speed-up, target, time to it, the interval over repeats."""
     for _, group in table[table["scheme"].notna()].groupby(cell, sort=False, dropna=False):
-        none = group[group["scheme"] == BASELINE]
-        baseline = none.loc[none["valid"].fillna(False), "throughput_samples_s"].mean()
+        none = group[(group["scheme"] == BASELINE) & group["valid"].fillna(False)]
+        baseline = none["throughput_samples_s"].mean()
         table.loc[group.index, "speedup_over_none"] = group["throughput_samples_s"] / baseline
         for index, slug in group["run"].items():
             target = metrics.target_accuracy(asked.get(slug), none["final_accuracy"].tolist())

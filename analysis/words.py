@@ -65,7 +65,8 @@ def small_print(results: Results, runs: list[Run], extra: list[str] | None = Non
     if inflated:
         worst, run = max(inflated, key=lambda pair: pair[0])
         sentences.append(
-            f"Compute inflated by the emulator in {_of(len(inflated), len(runs))}, at most {worst:.2f}x ({run.label}, {run.workload})."
+            f"Compute slowed under traffic (emulator, transport, decoding) in {_of(len(inflated), len(runs))}, "
+            f"at most {worst:.2f}x ({run.label}, {run.workload})."
         )
     if any(run.manifest.get("shared_machine") for run in runs):
         sentences.append("The machine was shared with other work.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -14,10 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed import processes
+from testbed.ownership import give_to_caller
 from testbed.spec import SpecError
 
 BAD_INPUT = 2
 FAILED = 1
+INVALID = 3  # all runs complete, some not to be believed
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -50,7 +51,6 @@ def run(
     """
     from testbed import runner
 
-    processes.die_with_launchers()
     options = runner.Options(results, share=share, force=force, resume=resume)
     out = errors if as_json else console
     try:
@@ -65,6 +65,8 @@ def run(
     manifests = [json.loads(path.read_text()) for path in folder.glob("*/manifest.json")]
     if any(manifest["status"] != "complete" for manifest in manifests):
         raise typer.Exit(FAILED)
+    if not all(manifest["valid"] for manifest in manifests):
+        raise typer.Exit(INVALID)
 
 
 @app.command()
@@ -88,7 +90,7 @@ def doctor(
 
     if again:
         machine.forget_ceiling()
-    findings = list(doctors.examine(measure=not quick))
+    findings = list(doctors.examine(measure=not quick, tell=lambda text: errors.print(text)))
     if as_json:
         print(json.dumps({"able": doctors.able(findings), "findings": [finding.to_json() for finding in findings]}, indent=1))
     else:
@@ -147,9 +149,7 @@ def _report(folder: Path, as_json: bool) -> None:
         summary = analysis.summarise(analysis.load(folder))
     except analysis.ResultsError as error:
         _fail(str(error), BAD_INPUT)
-    if os.geteuid() == 0 and "SUDO_UID" in os.environ:
-        for path in {*written.paths, *(path.parent for path in written.paths)}:
-            os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", "-1")))
+    give_to_caller(folder)
     if as_json:
         rows = json.loads(summary.to_json(orient="records"))
         print(
@@ -192,5 +192,6 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; it ends with whatever launched it."""
+    processes.die_with_launchers()
     app()

@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from testbed import machine
+from testbed.lock import MachineLock
 from workloads.datasets import DatasetError, check_dataset
 
 
@@ -30,7 +30,7 @@ class Finding:
         return asdict(self)
 
 
-def examine(measure: bool = True) -> Iterator[Finding]:
+def examine(measure: bool = True, tell: Callable[[str], None] = lambda text: None) -> Iterator[Finding]:
     """Yield the findings, the measured ones (root needed) last."""
     root = os.geteuid() == 0
     yield Finding(
@@ -48,7 +48,7 @@ def examine(measure: bool = True) -> Iterator[Finding]:
         why = "measuring was not asked for" if root and not missing else "it needs root and the packages"
         yield Finding("emulation", "ok" if root and not missing else "lacking", None, f"not measured: {why}", "sudo testbed doctor")
         return
-    yield from _measured()
+    yield from _measured(tell)
 
 
 def able(findings: list[Finding]) -> bool:
@@ -56,7 +56,12 @@ def able(findings: list[Finding]) -> bool:
     return all(finding.state != "lacking" for finding in findings)
 
 
-def _measured() -> Iterator[Finding]:
+def _measured(tell: Callable[[str], None]) -> Iterator[Finding]:
+    with MachineLock(share=False, waiting=tell):
+        yield from _trials()
+
+
+def _trials() -> Iterator[Finding]:
     kernel = machine.has_kernel_datapath()
     version = machine.versions().get("openvswitch")
     yield Finding(
@@ -122,8 +127,7 @@ def _dataset() -> Finding:
 
 
 def _congestion_control() -> Finding:
-    path = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-    known = path.read_text().split() if path.exists() else []
+    known = machine.congestion_controls()
     remedy = "modprobe tcp_cubic, or set transport.congestion_control in the experiment"
     return _finding("cubic", "cubic" in known, f"available: {', '.join(known)}", f"only {', '.join(known)}", remedy)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-FOLDER = Path("/run/lock")
+FOLDER = Path("/run")  # only root writes here
 MACHINE = "netsense-testbed.lock"
 SHARED = "netsense-testbed-shared.lock"
 

@@ -108,12 +108,20 @@ def _measure_ceiling_bps(mtu: int, kernel_datapath: bool) -> float:
         if not any(trial(f"{mtu}@{rate_bps:.0f}", kernel_datapath) for _ in range(CEILING_TRIES)):
             break
         most_bps = rate_bps
+    if most_bps == 0:
+        raise MachineError(f"this machine was too busy to measure what it carries at MTU {mtu}; stop other work and run again")
     return most_bps * RING_TRAVERSALS
 
 
 def forget_ceiling() -> None:
     """Forget the measured ceiling, so that it is measured again."""
     _cache_path().unlink(missing_ok=True)
+
+
+def congestion_controls() -> list[str]:
+    """Return the congestion controls this kernel has."""
+    path = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+    return path.read_text().split() if path.exists() else []
 
 
 def versions() -> dict[str, str]:
@@ -146,5 +154,4 @@ def _cpu_model() -> str:
 
 
 def _cache_path() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "netsense-testbed" / "machine.json"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "/var/cache") / "netsense-testbed" / "machine.json"

@@ -23,6 +23,7 @@ from testbed import machine, spec
 from testbed.emulation import backend
 from testbed.emulation.plan import RunPlan
 from testbed.lock import MachineLock
+from testbed.ownership import give_to_caller
 from testbed.processes import this_process
 from testbed.progress import Progress, Watcher
 from testbed.record import SCHEMA, RunFolder, read_json, write_json
@@ -56,8 +57,10 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
     """Run every run of an experiment file; return the results folder."""
     experiment = spec.load(path)
     runs = expand(experiment)
-    check(experiment, runs, options, console)
+    check(experiment, runs)
     with MachineLock(options.share, lambda text: console.print(text, style="yellow", soft_wrap=True)) as lock:
+        if not options.force:
+            check_ceiling(runs, console)
         folder = _experiment_folder(experiment, runs, path, options, console)
         progress = Progress(console, len(runs))
         try:
@@ -66,11 +69,11 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
                     _run_until_believed(number, run, folder, options, lock, progress)
         finally:
             progress.close()
-            _give_to_caller(folder)
+            give_to_caller(folder)
     return folder
 
 
-def check(experiment: Experiment, runs: list[Run], options: Options, console: Console) -> None:
+def check(experiment: Experiment, runs: list[Run]) -> None:
     """Refuse, with every reason at once, what cannot be run here."""
     reasons = list(spec.unsupported(experiment))
     try:
@@ -78,10 +81,15 @@ def check(experiment: Experiment, runs: list[Run], options: Options, console: Co
     except machine.MachineError as error:
         reasons.append(str(error))
     reasons += _dataset_problems(runs)
-    if not reasons and not options.force:
-        reasons += _ceiling_problems(runs, console)
+    reasons += _transport_problems(runs)
     if reasons:
         raise Refusal("\n".join(reasons))
+
+
+def _transport_problems(runs: list[Run]) -> list[str]:
+    known = machine.congestion_controls()
+    wanted = {run.experiment.transport.congestion_control for run in runs}
+    return [f"transport.congestion_control: this kernel has no {name}; it has {', '.join(known)}" for name in sorted(wanted - set(known))]
 
 
 def _dataset_problems(runs: list[Run]) -> list[str]:
@@ -95,7 +103,8 @@ def _dataset_problems(runs: list[Run]) -> list[str]:
     return problems
 
 
-def _ceiling_problems(runs: list[Run], console: Console) -> list[str]:
+def check_ceiling(runs: list[Run], console: Console) -> None:
+    """Refuse what would ask more of the switches than this machine was measured to carry (call it with the machine to oneself)."""
     kernel = machine.has_kernel_datapath()
     problems = {}
     for run in runs:
@@ -104,13 +113,14 @@ def _ceiling_problems(runs: list[Run], console: Console) -> list[str]:
         try:
             ceiling_bps = machine.ceiling_bps(mtu, kernel, lambda text: console.print(text, soft_wrap=True))
         except machine.MachineError as error:
-            return [str(error)]
+            raise Refusal(str(error)) from error
         if load_bps > ceiling_bps:
             problems[load_bps] = (
                 f"{run.slug}: the workers could ask {load_bps / 1e6:.0f} Mbit/s of the switches, and this machine carries "
                 f"{ceiling_bps / 1e6:.0f} at MTU {mtu}: lower the rates, raise topology.mtu, or run with --force, which marks the run"
             )
-    return list(problems.values())
+    if problems:
+        raise Refusal("\n".join(problems.values()))
 
 
 def _experiment_folder(experiment: Experiment, runs: list[Run], path: Path, options: Options, console: Console) -> Path:
@@ -255,11 +265,3 @@ def _signals_raise() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _give_to_caller(folder: Path) -> None:
-    """Give the results to the user behind sudo."""
-    if "SUDO_UID" in os.environ and os.geteuid() == 0:
-        owner = int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", "-1"))
-        for path in (folder.parent, folder, *folder.rglob("*")):
-            os.chown(path, *owner)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from topologies.model import Link, LinkSpec, Network
 
 
@@ -12,7 +14,9 @@ def dumbbell(
     hosts = tuple(f"h{i + 1}" for i in range(workers))
     left = (workers + 1) // 2
     down = access_back or access
+    # Wherever the access links are the slower ones, they are bottlenecks too.
+    slower = (min(access.rate_bps or math.inf, down.rate_bps or math.inf)) < (bottleneck.rate_bps or math.inf)
     links = [Link("bottleneck", "s1", "s2", bottleneck, bottleneck_back or bottleneck, bottleneck=True)]
     for i, host in enumerate(hosts):
-        links.append(Link(f"access-{host}", host, "s1" if i < left else "s2", access, down))
+        links.append(Link(f"access-{host}", host, "s1" if i < left else "s2", access, down, bottleneck=slower))
     return Network(hosts, ("s1", "s2"), tuple(links))

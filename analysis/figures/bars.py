@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis import style
+from analysis.figures import facets
 from analysis.load import Results
 from analysis.style import SchemeStyle
 
@@ -32,6 +34,9 @@ class Room:
 WIDE = Room(axes_in=6.3, note_chars=44)  # the only panel of a figure
 NARROW = Room(axes_in=3.2, note_chars=26)  # two side by side
 QUARTER = Room(axes_in=3.5, note_chars=27, note_lines=1)  # of the overview
+
+
+DrawOn = Callable[[Axes, Results, pd.DataFrame, dict[str, SchemeStyle], Room], tuple[float, float]]
 
 
 @dataclass
@@ -98,3 +103,17 @@ def legend_entries(results: Results, table: pd.DataFrame) -> list[Artist]:
     if not table["valid"].fillna(True).all():
         entries.append(Patch(facecolor="white", hatch=style.INVALID_HATCH, label="not valid", **grey))
     return entries
+
+
+def panels(results: Results, table: pd.DataFrame, reason: Callable[[Results], str | None], draw_on: DrawOn) -> Figure:
+    """Lay out one panel a cell that has something to draw, with common limits."""
+    parts = [(title, part) for title, part in facets.split(results) if not reason(part)]
+    figure, axes_of_parts = facets.grid(len(parts), height_in(results), max_columns=2)
+    styles = style.scheme_styles(results.schemes)
+    room = WIDE if len(parts) == 1 else NARROW
+    limits = []
+    for axes, (title, part) in zip(axes_of_parts, parts, strict=True):
+        limits.append(draw_on(axes, part, table, styles, room))
+        axes.set_title(title)
+    facets.tidy(axes_of_parts, limits)
+    return figure

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis import style, summary, words
-from analysis.figures import bars, facets
+from analysis.figures import bars
 from analysis.load import Results
 from analysis.style import SchemeStyle
 
@@ -34,15 +34,7 @@ def draw(results: Results) -> Figure | None:
         return None
     with style.look():
         table = summary.summarise(results)
-        parts = [(title, part) for title, part in facets.split(results) if not reason(part)]
-        figure, panels = facets.grid(len(parts), bars.height_in(results), max_columns=2)
-        styles = style.scheme_styles(results.schemes)
-        room = bars.WIDE if len(parts) == 1 else bars.NARROW
-        limits = []
-        for axes, (title, part) in zip(panels, parts, strict=True):
-            limits.append(draw_on(axes, part, table, styles, room))
-            axes.set_title(title)
-        facets.tidy(panels, limits)
+        figure = bars.panels(results, table, reason, draw_on)
         style.set_title(figure, TITLE, legend_entries(results, table))
         style.footnote(figure, words.small_print(results, results.runs, [RATIO_SENTENCE]))
     return figure

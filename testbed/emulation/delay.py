@@ -1,4 +1,4 @@
-"""Delay, jitter and loss of links: by the kernel's netem where it is there, else by the user-space delay line.
+"""Delay, jitter and loss of links: plain delay by the kernel's netem where it is there, all else by the user-space delay line.
 
 A delayed link is two veth pairs; their inner ends meet here, on interfaces that shape no rate: TCP's small queues and
 HTB's accounting never see the delay element.
@@ -72,10 +72,7 @@ class Netem:
         return None
 
     def _apply(self, direction: DelayedDirection, delay_s: float, verb: str) -> None:
-        spec = direction.spec
         options = ["limit", str(_NETEM_LIMIT_PACKETS), "delay", f"{delay_s * 1e6:.0f}us"]
-        options += [f"{spec.jitter_s * 1e6:.0f}us"] if spec.jitter_s else []
-        options += ["loss", f"{spec.loss * 100:.6f}%"] if spec.loss else []
         subprocess.run(["tc", "qdisc", verb, "dev", direction.exit, "root", "netem", *options], check=True)
 
 

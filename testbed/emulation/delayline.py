@@ -19,7 +19,7 @@ import socket
 import struct
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ JITTER_REDRAW_S = 0.050
 LATENESS_BUCKET_S = 10e-6
 LATENESS_BUCKETS = 2000  # the last one takes everything later
 REALTIME_PRIORITY = 25
+LONGEST_STAY_S = 0.1  # in the socket, before it is read: an older stamp is a clock that was set
 
 _SOL_PACKET = 263
 _PACKET_IGNORE_OUTGOING = 23
@@ -59,7 +60,7 @@ class Direction:
     sent_bytes: int = 0
     lost: int = 0
     send_errors: int = 0
-    lateness: list[int] = field(default_factory=lambda: [0] * (LATENESS_BUCKETS + 1))
+    lateness: Counter[int] = field(default_factory=Counter)
 
     def take(self, frame: bytes, arrived: float) -> None:
         """Hold a frame that arrived at the given monotonic time, or lose it."""
@@ -89,8 +90,7 @@ class Direction:
                 continue
             self.frames += 1
             self.sent_bytes += len(frame)
-            bucket = int((now - due) / LATENESS_BUCKET_S)
-            self.lateness[bucket if bucket < LATENESS_BUCKETS else LATENESS_BUCKETS] += 1
+            self.lateness[min(int((now - due) / LATENESS_BUCKET_S), LATENESS_BUCKETS)] += 1
 
     def change(self, order: dict[str, Any]) -> None:
         """Adopt new values; frames already held keep their time."""
@@ -101,14 +101,13 @@ class Direction:
 
     def stats(self) -> dict[str, Any]:
         """Return the counters since the start, the histogram as {bucket: count}."""
-        histogram = {str(i): count for i, count in enumerate(self.lateness) if count}
         return {
             "frames": self.frames,
             "bytes": self.sent_bytes,
             "lost": self.lost,
             "send_errors": self.send_errors,
             "held": len(self.held),
-            "lateness": histogram,
+            "lateness": {str(bucket): count for bucket, count in self.lateness.items()},
         }
 
 
@@ -139,11 +138,8 @@ class DelayLine:
         sources = list(self._by_source)
         watched: list[Any] = [*sources, control_fd]
         directions = list(self.directions.values())
-        offset = offset_at = 0.0
         while True:
             now = time.monotonic()
-            if now - offset_at > 1.0:  # arrival stamps are wall-clock; due times must not jump with it
-                offset, offset_at = time.time() - now, now
             due = min((d.held[0][0] for d in directions if d.held), default=now + 1.0)
             readable, _, _ = select.select(watched, [], [], max(0.0, due - now))
             for source in readable:
@@ -151,12 +147,14 @@ class DelayLine:
                     if not self._obey(control_fd):
                         return
                 else:
-                    self._receive(source, self._by_source[source], offset)
+                    self._receive(source, self._by_source[source])
             now = time.monotonic()
             for direction in directions:
                 direction.release(now)
 
-    def _receive(self, source: socket.socket, direction: Direction, offset: float) -> None:
+    def _receive(self, source: socket.socket, direction: Direction) -> None:
+        now = time.monotonic()
+        offset = time.time() - now  # arrival stamps are wall-clock, and it may be set meanwhile: due times must not jump with it
         for _ in range(_BURST_FRAMES):
             try:
                 frame, ancillary, _, _ = source.recvmsg(self._frame_bytes, 64)
@@ -165,7 +163,7 @@ class DelayLine:
             except OSError:  # the interface went down; frames come again when it is up
                 return
             seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-            direction.take(frame, seconds + nanoseconds * 1e-9 - offset)
+            direction.take(frame, max(now - LONGEST_STAY_S, min(now, seconds + nanoseconds * 1e-9 - offset)))
 
     def _obey(self, control_fd: int) -> bool:
         data = os.read(control_fd, 1 << 16)

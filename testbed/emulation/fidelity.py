@@ -6,7 +6,6 @@ the backlog at its start could fill it (backlog >= rate x dt): then the queue ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How faithfully one or more queues were served."""
+    """How faithfully a queue was served."""
 
     value: float | None  # None: never backlogged long enough to tell
     coverage: float  # share of the time that counted
@@ -43,12 +42,18 @@ class _Intervals:
 
 def fidelity(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps: Floats) -> Fidelity:
     """Judge one queue from its samples, in order of time."""
-    return _judge([_backlogged(time_s, sent_bytes, backlog_bytes, rate_bps)])
+    return _judge(_backlogged(time_s, sent_bytes, backlog_bytes, rate_bps))
 
 
-def combined(samples: Iterable[tuple[Floats, Floats, Floats, Floats]]) -> Fidelity:
-    """Judge several queues together; each gives (time, sent, backlog, rate)."""
-    return _judge([_backlogged(*queue) for queue in samples])
+def worst_of(queues: list[Fidelity]) -> Fidelity:
+    """Judge several queues by the worst of those that can be judged: a good one must not hide a bad one."""
+    judged = [queue for queue in queues if queue.value is not None]
+    coverage = sum(queue.coverage for queue in queues) / len(queues) if queues else 0.0
+    if not judged:
+        return Fidelity(None, coverage, None)
+    worst = max(judged, key=lambda queue: abs((queue.value or 0.0) - 1))
+    seconds = [queue.worst_second for queue in judged if queue.worst_second is not None]
+    return Fidelity(worst.value, coverage, min(seconds, default=None))
 
 
 def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps: Floats) -> _Intervals:
@@ -61,15 +66,12 @@ def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_
     return _Intervals(time_s[:-1][counted], seconds[counted], delivered_bits[counted], configured_bits[counted], total_s)
 
 
-def _judge(queues: list[_Intervals]) -> Fidelity:
-    total_s = sum(q.total_s for q in queues)
-    backlogged_s = sum(float(q.seconds.sum()) for q in queues)
-    coverage = backlogged_s / total_s if total_s else 0.0
+def _judge(queue: _Intervals) -> Fidelity:
+    backlogged_s = float(queue.seconds.sum())
+    coverage = backlogged_s / queue.total_s if queue.total_s else 0.0
     if backlogged_s < LEAST_BACKLOGGED_S:
         return Fidelity(None, coverage, None)
-    value = sum(float(q.delivered_bits.sum()) for q in queues) / sum(float(q.configured_bits.sum()) for q in queues)
-    worst = [w for q in queues if (w := _worst_window(q)) is not None]
-    return Fidelity(value, coverage, min(worst, default=None))
+    return Fidelity(float(queue.delivered_bits.sum() / queue.configured_bits.sum()), coverage, _worst_window(queue))
 
 
 def _worst_window(queue: _Intervals) -> float | None:

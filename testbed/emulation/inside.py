@@ -18,7 +18,7 @@ from typing import Any
 from testbed.emulation import sampler, sandbox, usage
 from testbed.emulation.network import EmulatedNetwork, Transport
 from testbed.emulation.plan import RunPlan
-from testbed.emulation.verify import VerificationError, verify
+from testbed.emulation.verify import verify
 from testbed.processes import die_with_parent
 from workloads.job import Job
 
@@ -190,7 +190,7 @@ def main() -> None:
     sandbox.enter()
     try:
         code = Inside(plan).run()
-    except (VerificationError, RuntimeError, OSError) as error:
+    except (RuntimeError, OSError) as error:
         report(event="error", kind=type(error).__name__, text=str(error))
         code = 1
     sys.stdout.flush()

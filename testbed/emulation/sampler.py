@@ -8,31 +8,24 @@ from __future__ import annotations
 
 import heapq
 import json
+import os
 import select
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from controller.queues import QueueReader
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.network import Queue
 from testbed.emulation.openvswitch import LEAF_HANDLE
+from testbed.emulation.sampling import interval_s
 from testbed.processes import die_with_parent
 
-FINE_INTERVAL_S = 0.005
-FINEST_INTERVAL_S = 0.001
-COARSE_INTERVAL_S = 0.1
+REALTIME_PRIORITY = 5
 UNCERTAINTY_S = 0.5e-3  # a reading that was held up longer than this has no exact time and is left out
 FLUSH_S = 0.5
-
-
-def interval_s(bottleneck: bool, rate_bps: float, queue_bytes: int) -> float:
-    """Choose how often to sample a queue: a full one must not be able to empty within half an interval's slack."""
-    if not bottleneck:
-        return COARSE_INTERVAL_S
-    drains_in_s = queue_bytes * 8 / rate_bps
-    return max(FINEST_INTERVAL_S, min(FINE_INTERVAL_S, drains_in_s / 3))
 
 
 def job(queues: list[Queue], output: str) -> dict[str, Any]:
@@ -83,6 +76,8 @@ def main() -> None:
     """Sample until standard input closes."""
     die_with_parent()
     order = json.loads(sys.stdin.readline())
+    with suppress(PermissionError):  # a recorder that is starved sees only the good moments
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REALTIME_PRIORITY))
     now = time.monotonic()
     due = [(now, number, _Sampled(entry)) for number, entry in enumerate(order["queues"])]
     heapq.heapify(due)

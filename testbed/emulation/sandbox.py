@@ -8,13 +8,14 @@ kernel kills every process of a PID namespace with its process 1, and a network 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 
 from testbed.processes import check, die_with_parent, libc
 
-PRIVATE_DIR = "/mnt"  # a tmpfs of the run's own is mounted here; it exists on every Debian and Ubuntu
+PRIVATE_DIR = "/var/lib/openvswitch"  # a tmpfs of the run's own is mounted here; the package makes it, and no user keeps files in it
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWPID = 0x20000000
@@ -31,6 +32,7 @@ def enter() -> None:
     _mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE)
     _mount(b"tmpfs", PRIVATE_DIR.encode(), b"tmpfs", 0)
     check(libc.unshare(_CLONE_NEWPID), "unshare processes")
+    parent_alive, keep_open = os.pipe()
     child = os.fork()
     if child:
         _, status = os.waitpid(child, 0)
@@ -39,8 +41,9 @@ def enter() -> None:
             signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
             os.kill(os.getpid(), -code)
         sys.exit(code)
+    os.close(keep_open)
     die_with_parent()
-    if os.getppid() != 0:  # 0: the parent is alive, outside of our PID namespace
+    if select.select([parent_alive], [], [], 0)[0]:  # its other end is closed: the parent died before we asked to die with it
         os._exit(1)
     _mount(b"proc", b"/proc", b"proc", _MS_NOSUID_NODEV_NOEXEC)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from testbed.emulation import sandbox
+from testbed.emulation.counters import Counter, realtime
 from testbed.emulation.delay import has_netem
 from testbed.emulation.fidelity import Floats, fidelity
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.network import EmulatedNetwork, Queue, Transport
+from testbed.emulation.roundtrips import measure_rtts
 from testbed.emulation.validity import ETHERNET_BYTES
-from testbed.emulation.verify import SAMPLE_UNCERTAINTY_S, Counter, measure_rtts, realtime
 from topologies import LinkSpec, dumbbell, star
 from topologies.load import ring_hops
 
@@ -64,10 +65,9 @@ def watch_queues(queues: list[Queue], seconds: float) -> list[Floats]:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for queue, counter, samples in zip(queues, counters, rows, strict=True):
-            before = time.monotonic()
-            sample = counter.read()
-            if time.monotonic() - before < SAMPLE_UNCERTAINTY_S:
-                samples.append((before, sample.sent_bytes, sample.backlog_bytes, queue.direction.spec.rate_bps or 0.0))
+            if (reading := counter.timed()) is not None:
+                at, sample = reading
+                samples.append((at, sample.sent_bytes, sample.backlog_bytes, queue.direction.spec.rate_bps or 0.0))
         time.sleep(WATCH_INTERVAL_S)
     return [np.array(samples, dtype=np.float64).reshape(-1, 4).T for samples in rows]
 

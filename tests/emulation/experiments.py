@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+MARK = "TESTBED_TEST_MARK"
 TINY = """
 name: {name}
 topology: {{kind: dumbbell, workers: 2, bottleneck: {{rate: 20mbit, delay: 2ms}}, access: {{rate: 40mbit}}}}
@@ -36,7 +37,10 @@ def command(experiment: Path, *options: str) -> list[str]:
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:
     """Start a command in a session of its own, as a terminal would."""
-    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    marked = {**os.environ, MARK: "1"}  # every process of the run inherits it
+    return subprocess.Popen(
+        arguments, cwd=ROOT, env=marked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
 
 
 def manifest(results: Path, run: str) -> dict[str, Any]:
@@ -58,34 +62,29 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> No
 
 @dataclass(frozen=True)
 class Machine:
-    """What a run could leave behind."""
+    """What our runs could leave behind."""
 
-    processes: frozenset[tuple[int, str]]  # of other network namespaces than ours
+    processes: frozenset[int]  # that carry our mark
     interfaces: frozenset[str]
     mounts: tuple[str, ...]
     named_namespaces: frozenset[str]
-    temporary: frozenset[str]
 
 
 def look_at_machine() -> Machine:
-    """Take stock of processes in foreign network namespaces, interfaces, mounts, named namespaces and temporary files."""
-    home = os.readlink("/proc/self/ns/net")
+    """Take stock of our processes, the interfaces, the mounts and the named namespaces."""
     processes = set()
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                namespace = os.readlink(entry / "ns/net")
-                if namespace != home:
-                    processes.add((int(entry.name), namespace))
-            except OSError:
-                continue
+        try:
+            if entry.name.isdigit() and f"{MARK}=1".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                processes.add(int(entry.name))
+        except OSError:
+            continue
     netns = Path("/run/netns")
     return Machine(
         frozenset(processes),
         frozenset(os.listdir("/sys/class/net")),
         tuple(sorted(line.split(" - ")[0].split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())),
         frozenset(os.listdir(netns)) if netns.exists() else frozenset(),
-        frozenset(os.listdir("/tmp")),
     )
 
 

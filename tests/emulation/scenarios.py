@@ -32,11 +32,10 @@ def play(name: str, **arguments: Any) -> dict[str, Any]:
 
 def teardown_s(workers: int) -> float:
     """Boot a network, kill the process that owns it, and return how long the machine took to be as before."""
-    from tests.emulation.experiments import look_at_machine
+    from tests.emulation.experiments import look_at_machine, start
 
     before = look_at_machine()
-    command = [sys.executable, "-m", "tests.emulation.scenarios", "stand", json.dumps({"workers": workers})]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    process = start([sys.executable, "-m", "tests.emulation.scenarios", "stand", json.dumps({"workers": workers})])
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     assert look_at_machine() != before
@@ -48,10 +47,14 @@ def teardown_s(workers: int) -> float:
     return time.monotonic() - began
 
 
-def boot(description: Any, mtu: int) -> Any:
+def boot(description: Any, mtu: int, force_delay_line: bool = False) -> Any:
+    from testbed import machine
     from testbed.emulation.network import EmulatedNetwork, Transport
+    from testbed.emulation.sandbox import PRIVATE_DIR
 
-    return EmulatedNetwork(description.with_queues_fixed(mtu), mtu, Transport(), kernel_datapath=False, seed=1, log_dir="/mnt")
+    kernel = machine.has_kernel_datapath()
+    fixed = description.with_queues_fixed(mtu)
+    return EmulatedNetwork(fixed, mtu, Transport(), kernel, seed=1, log_dir=PRIVATE_DIR, force_delay_line=force_delay_line)
 
 
 def verified(kind: str, workers: int, rate_bps: float, delay_s: float, mtu: int, access_bps: float) -> dict[str, Any]:
@@ -74,10 +77,11 @@ def verified(kind: str, workers: int, rate_bps: float, delay_s: float, mtu: int,
 
 def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int, access_bps: float, seconds: float) -> dict[str, Any]:
     """Send UDP from every left host to a right one, 1.4 times the bottleneck's rate in sum; watch the bottleneck's queue."""
+    from testbed.emulation.counters import Counter, drain
     from testbed.emulation.fidelity import fidelity
+    from testbed.emulation.roundtrips import measure_rtts
     from testbed.emulation.trial import watch_queues
     from testbed.emulation.usage import switch_lost
-    from testbed.emulation.verify import Counter, drain, measure_rtts
     from topologies import LinkSpec, dumbbell
 
     network = boot(dumbbell(workers, LinkSpec(rate_bps, delay_s), LinkSpec(access_bps)), mtu)
@@ -123,10 +127,11 @@ def stand(workers: int) -> dict[str, Any]:
 
 def full_queue_beside_pings() -> dict[str, Any]:
     """Fill the queue towards h2 to its brim while h3 pings h4 over the same switch."""
+    from testbed.emulation.counters import Counter
     from testbed.emulation.namespaces import network_namespace
     from testbed.emulation.ping import ping
+    from testbed.emulation.roundtrips import measure_rtts
     from testbed.emulation.usage import switch_lost
-    from testbed.emulation.verify import Counter, measure_rtts
     from topologies import LinkSpec, star
 
     network = boot(star(4, LinkSpec(50e6), LinkSpec(5e6, queue_bytes=300_000)), 1500)
@@ -162,7 +167,7 @@ def delay_with(jitter_s: float, loss: float) -> dict[str, Any]:
     from topologies import LinkSpec, dumbbell
 
     spec = LinkSpec(20e6, 0.010, jitter_s=jitter_s, loss=loss)
-    network = boot(dumbbell(2, spec, LinkSpec(50e6), bottleneck_back=LinkSpec(20e6)), 1500)
+    network = boot(dumbbell(2, spec, LinkSpec(50e6), bottleneck_back=LinkSpec(20e6)), 1500, force_delay_line=True)
     receiver = _receiver(network, "h2")
     with network_namespace(network.host_pids["h1"]):
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -186,7 +191,7 @@ def interface_down_and_up() -> dict[str, Any]:
     from testbed.emulation.ping import ping
     from topologies import LinkSpec, dumbbell
 
-    network = boot(dumbbell(2, LinkSpec(20e6, 0.002), LinkSpec(50e6)), 1500)
+    network = boot(dumbbell(2, LinkSpec(20e6, 0.002), LinkSpec(50e6)), 1500, force_delay_line=True)
 
     def answered() -> int:
         with network_namespace(network.host_pids["h1"]):

@@ -1,6 +1,10 @@
 """Two runs on one machine: one waits, or both know."""
 
+import pytest
+
 from tests.emulation.experiments import command, look_at_machine, manifest, start, wait_until, workers_of, write_tiny
+
+pytestmark = pytest.mark.usefixtures("emulation")
 
 
 def test_the_second_run_waits_for_the_first_and_both_are_whole(tmp_path):

@@ -10,6 +10,8 @@ import pytest
 
 from tests.emulation.experiments import ROOT, command, look_at_machine, manifest, start, wait_until, workers_of, write_tiny
 
+pytestmark = pytest.mark.usefixtures("emulation")
+
 LONG_S = 120  # of training: none of these runs is left to end by itself
 
 

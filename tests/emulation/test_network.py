@@ -1,6 +1,10 @@
 """A booted network behaves as its description says, losses included."""
 
+import pytest
+
 from tests.emulation.scenarios import play
+
+pytestmark = pytest.mark.usefixtures("emulation")
 
 
 def test_a_full_queue_on_one_link_costs_another_link_no_packet_and_every_loss_is_counted():
@@ -9,6 +13,7 @@ def test_a_full_queue_on_one_link_costs_another_link_no_packet_and_every_loss_is
     assert seen["backlog_bytes"] > 300_000 - 2 * 1514  # the queue really was full
     assert seen["dropped"] > 0
     assert seen["sent"] == seen["received"] + seen["lost"]
+    assert seen["lost"] / 2 < seen["dropped"] < 2 * seen["lost"]  # by full queues, and not elsewhere
     assert seen["socket_drops"] == 0
 
 

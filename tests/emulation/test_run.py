@@ -8,6 +8,8 @@ import pytest
 
 from tests.emulation.experiments import ROOT, command, manifest, write_tiny
 
+pytestmark = pytest.mark.usefixtures("emulation")
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):

@@ -7,6 +7,8 @@ import pytest
 
 from tests.emulation.scenarios import play, teardown_s
 
+pytestmark = pytest.mark.usefixtures("emulation")
+
 RATE_TOLERANCE = 0.015
 CELLS = [(10e6, 1500), (50e6, 1500), (100e6, 1500), (100e6, 9000), (200e6, 9000)]
 
@@ -27,6 +29,7 @@ def test_a_backlogged_bottleneck_delivers_its_rate_through_the_switches_and_lose
     assert seen["queue_bytes"] - mtu - 14 < seen["largest_backlog_bytes"] <= seen["queue_bytes"]
     assert seen["dropped"] > 0
     assert seen["sent"] == seen["received"] + seen["lost"]
+    assert seen["lost"] / 2 < seen["dropped"] < 2 * seen["lost"]  # by full queues, and not elsewhere
     assert seen["socket_drops"] == 0
 
 

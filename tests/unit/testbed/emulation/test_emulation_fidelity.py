@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.fidelity import combined, fidelity
+from testbed.emulation.fidelity import fidelity, worst_of
 
 TICK_S = 1 / 128  # a power of two, so that every product below is exact
 TICK_BYTES = 1000
@@ -36,7 +36,7 @@ def test_a_queue_that_was_never_backlogged_has_no_fidelity_rather_than_a_perfect
 @pytest.mark.parametrize("samples", [0, 1])
 def test_too_few_samples_say_nothing(samples):
     assert fidelity(*(column[:samples] for column in queue([TICK_BYTES]))).value is None
-    assert combined([]).value is None
+    assert worst_of([]).value is None
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0, 1.25])
@@ -93,14 +93,14 @@ def test_a_run_of_less_than_a_fifth_of_a_second_has_a_value_but_no_worst_second(
 def test_queues_combine_by_what_they_should_have_delivered():
     fast = queue([3 * TICK_BYTES] * SECOND, rate_bps=3 * RATE_BPS)
     half = queue([TICK_BYTES / 2] * SECOND)
-    found = combined([fast, half])
-    assert found.value == (3 + 0.5) / 4
+    found = worst_of([fidelity(*fast), fidelity(*half)])
+    assert found.value == 0.5  # the good one does not hide it
     assert found.coverage == 1.0
     assert found.worst_second == 0.5
 
 
 def test_an_idle_queue_lowers_the_coverage_and_nothing_else():
-    found = combined([queue([TICK_BYTES] * SECOND), queue([0] * SECOND, backlog_bytes=0)])
+    found = worst_of([fidelity(*queue([TICK_BYTES] * SECOND)), fidelity(*queue([0] * SECOND, backlog_bytes=0))])
     assert (found.value, found.coverage, found.worst_second) == (1.0, 0.5, 1.0)
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from testbed.emulation import sampler
 from testbed.emulation.network import Queue
-from testbed.emulation.sampler import interval_s, job
+from testbed.emulation.sampler import job
+from testbed.emulation.sampling import interval_s
 from topologies import Direction, LinkSpec
 
 rates = st.floats(1e4, 1e11)

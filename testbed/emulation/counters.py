@@ -1,0 +1,75 @@
+"""Read an emulated network's queues, in whatever namespace they are, and do it in time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from controller.queues import QueueReader, QueueSample
+from testbed.emulation.namespaces import network_namespace
+from testbed.emulation.network import EmulatedNetwork, Queue
+from testbed.emulation.openvswitch import LEAF_HANDLE
+
+DRAIN_SECONDS = 10.0
+SAMPLE_UNCERTAINTY_S = 0.3e-3  # a reading that was held up longer has no time and is left out
+
+
+class VerificationError(RuntimeError):
+    """The network is not what the experiment asked for; the message has the numbers."""
+
+
+class Counter:
+    """Reads one queue from whatever namespace it is in."""
+
+    def __init__(self, queue: Queue) -> None:
+        with network_namespace(queue.namespace_pid):
+            self._reader = QueueReader()
+            self._ifindex = socket.if_nametoindex(queue.interface)
+
+    def close(self) -> None:
+        """Close its socket."""
+        self._reader.close()
+
+    def read(self) -> QueueSample:
+        """Return the queue's counters now."""
+        return self._reader.read(self._ifindex, LEAF_HANDLE)
+
+    def timed(self) -> tuple[float, QueueSample] | None:
+        """Return the counters with their time; None if the reading was held up."""
+        before = time.monotonic()
+        sample = self.read()
+        return (before, sample) if time.monotonic() - before < SAMPLE_UNCERTAINTY_S else None
+
+
+def shaped(network: EmulatedNetwork) -> list[Queue]:
+    """Return the queues that have a rate."""
+    return [queue for queue in network.queues if queue.direction.spec.rate_bps is not None]
+
+
+def drain(network: EmulatedNetwork) -> None:
+    """Wait until every queue is empty."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    for queue in shaped(network):
+        counter = Counter(queue)
+        while counter.read().backlog_bytes:
+            if time.monotonic() > deadline:
+                raise VerificationError(f"the queue of {queue.direction.name} did not drain in {DRAIN_SECONDS:.0f} s")
+            time.sleep(0.002)
+        counter.close()
+
+
+@contextmanager
+def realtime() -> Iterator[None]:
+    """Let no ordinary process hold the trial up; Open vSwitch and the delay line still go before it."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -1,0 +1,96 @@
+"""Measure round-trip times, and take off the delay elements what switches and wake-ups add."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+
+from testbed.emulation.counters import VerificationError
+from testbed.emulation.namespaces import network_namespace
+from testbed.emulation.network import EmulatedNetwork
+from testbed.emulation.ping import ping
+
+RTT_TOLERANCE_S = 0.5e-3
+RTT_TOLERANCE = 0.05
+PINGS = 15
+PING_INTERVAL_S = 0.002
+PING_TIMEOUT_S = 2.0
+CALIBRATION_ROUNDS = 4
+CALIBRATED_S = 0.15e-3
+
+
+@dataclass(frozen=True)
+class RttResult:
+    """One pair's measured round-trip time, the median over idle pings."""
+
+    source: str
+    target: str
+    configured_s: float
+    measured_s: float
+    jitter_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether the RTT is within tolerance (links with jitter get its spread on top)."""
+        return abs(self.measured_s - self.configured_s) <= max(RTT_TOLERANCE_S, RTT_TOLERANCE * self.configured_s) + self.jitter_s
+
+    @property
+    def complaint(self) -> str:
+        """Say what is wrong."""
+        return f"{self.source} to {self.target} and back takes {self.measured_s * 1e3:.2f} ms, not {self.configured_s * 1e3:.2f}"
+
+
+def calibrate(network: EmulatedNetwork) -> tuple[float, list[RttResult]]:
+    """Take what switches and wake-ups add off the delay elements, until the configured RTT is measured."""
+    calibration_s = 0.0
+    best_s, best_calibration_s, best_rtts = math.inf, 0.0, measure_rtts(network)
+    rtts = best_rtts
+    for _ in range(CALIBRATION_ROUNDS):
+        delayed = {rtt: crossings for rtt in rtts if (crossings := _delayed_crossings(network, rtt))}
+        if not delayed:
+            break
+        worst_s = max(abs(rtt.measured_s - rtt.configured_s) for rtt in delayed)
+        if worst_s < best_s:
+            best_s, best_calibration_s, best_rtts = worst_s, calibration_s, rtts
+        if worst_s < CALIBRATED_S:
+            break
+        excess_s = statistics.median((rtt.measured_s - rtt.configured_s) / crossings for rtt, crossings in delayed.items())
+        calibration_s = max(0.0, calibration_s + excess_s)
+        _hold_less(network, calibration_s)
+        rtts = measure_rtts(network)
+    if calibration_s != best_calibration_s:
+        _hold_less(network, best_calibration_s)
+    return best_calibration_s, best_rtts
+
+
+def _delayed_crossings(network: EmulatedNetwork, rtt: RttResult) -> int:
+    description = network.description
+    crossed = description.path(rtt.source, rtt.target) + description.path(rtt.target, rtt.source)
+    return sum(direction.spec.delay_s > 0 for direction in crossed)
+
+
+def _hold_less(network: EmulatedNetwork, calibration_s: float) -> None:
+    assert network.delay is not None
+    for direction in network.description.directions():
+        if direction.spec.delay_s > 0:
+            network.delay.set_delay(direction.name, max(0.0, direction.spec.delay_s - calibration_s))
+
+
+def measure_rtts(network: EmulatedNetwork) -> list[RttResult]:
+    """Ping every host from the first one, which crosses every link of a tree."""
+    description = network.description
+    source, *targets = description.hosts
+    with network_namespace(network.host_pids[source]):
+        ping([network.address(target) for target in targets], 1, PING_INTERVAL_S, PING_TIMEOUT_S)  # ARP, and the switches learn
+        answers = ping([network.address(target) for target in targets], PINGS, PING_INTERVAL_S, PING_TIMEOUT_S)
+    results = []
+    for target in targets:
+        rtts_s = answers[network.address(target)]
+        crossed = description.path(source, target) + description.path(target, source)
+        if len(rtts_s) < PINGS / 2 and not any(direction.spec.loss for direction in crossed):
+            raise VerificationError(f"{source} cannot reach {target}: {len(rtts_s)} of {PINGS} pings answered")
+        jitter_s = sum(direction.spec.jitter_s for direction in crossed)
+        measured_s = statistics.median(rtts_s) if rtts_s else math.inf
+        results.append(RttResult(source, target, description.base_rtt_s(source, target), measured_s, jitter_s))
+    return results
