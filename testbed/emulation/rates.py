@@ -79,7 +79,7 @@ def _groups(queues: list[Queue], network: EmulatedNetwork, work_per_s: float) ->
     for queue in queues:
         direction = queue.direction
         # What a frame costs the machine beyond its own queue: a switch that takes it, a delay line that carries it.
-        work = 1 + (direction.target in switches) + 2 * direction.spec.is_delayed
+        work = 1 + (direction.target in switches) + 4 * direction.spec.is_delayed
         cost = work * (direction.spec.rate_bps or 0.0) / frame_bits
         if group and load + cost > work_per_s:
             yield group
@@ -128,7 +128,7 @@ class _Trial:
     def fill(self) -> None:
         """Top the queue up until it refuses (ENOBUFS: full) or enough is under way, then sample it."""
         with suppress(OSError):
-            for _ in range(BURST_FRAMES):
+            for _ in range(BURST_FRAMES if self._samples else BURST_FRAMES + self._queue_bytes // len(self._frame)):
                 self._sender.send(self._frame)
         if (reading := self._counter.timed()) is not None:
             at, sample = reading

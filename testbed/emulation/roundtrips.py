@@ -13,7 +13,7 @@ from testbed.emulation.ping import ping
 
 RTT_TOLERANCE_S = 0.5e-3
 RTT_TOLERANCE = 0.05
-PINGS = 15
+PINGS = 9
 PING_INTERVAL_S = 0.002
 PING_TIMEOUT_S = 2.0
 CALIBRATION_ROUNDS = 4
@@ -44,6 +44,7 @@ class RttResult:
 def calibrate(network: EmulatedNetwork) -> tuple[float, list[RttResult]]:
     """Take what switches and wake-ups add off the delay elements, until the configured RTT is measured."""
     calibration_s = 0.0
+    measure_rtts(network)  # the switches learn where everybody is
     best_s, best_calibration_s, best_rtts = math.inf, 0.0, measure_rtts(network)
     rtts = best_rtts
     for _ in range(CALIBRATION_ROUNDS):
@@ -82,7 +83,6 @@ def measure_rtts(network: EmulatedNetwork) -> list[RttResult]:
     description = network.description
     source, *targets = description.hosts
     with network_namespace(network.host_pids[source]):
-        ping([network.address(target) for target in targets], 1, PING_INTERVAL_S, PING_TIMEOUT_S)  # ARP, and the switches learn
         answers = ping([network.address(target) for target in targets], PINGS, PING_INTERVAL_S, PING_TIMEOUT_S)
     results = []
     for target in targets:

@@ -135,7 +135,7 @@ def _sampling(links: pd.DataFrame, network: Network) -> Check:
         spec = direction.spec
         if direction.bottleneck and spec.rate_bps is not None and spec.queue_bytes is not None:
             chosen = links[(links["link"] == direction.link) & (links["source"] == direction.source)]["mono_s"]
-            wanted = (chosen.max() - chosen.min()) / interval_s(True, spec.rate_bps, spec.queue_bytes) if len(chosen) > 1 else math.inf
+            wanted = float(chosen.max() - chosen.min()) / interval_s(True, spec.rate_bps, spec.queue_bytes) if len(chosen) > 1 else math.inf
             shares.append(len(chosen) / wanted)
     share = min(shares)
     text = f"only {share:.0%} of the bottleneck's samples were taken in time"

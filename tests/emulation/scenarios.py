@@ -77,7 +77,7 @@ def verified(kind: str, workers: int, rate_bps: float, delay_s: float, mtu: int,
 
 def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int, access_bps: float, seconds: float) -> dict[str, Any]:
     """Send UDP from every left host to a right one, 1.4 times the bottleneck's rate in sum; watch the bottleneck's queue."""
-    from testbed.emulation.counters import Counter, drain
+    from testbed.emulation.counters import Counter, drain, realtime
     from testbed.emulation.fidelity import fidelity
     from testbed.emulation.roundtrips import measure_rtts
     from testbed.emulation.trial import watch_queues
@@ -96,7 +96,8 @@ def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int,
     senders = [
         _start_sender(network, source, network.address(target), mtu, 1.4 * rate_bps / len(pairs), seconds) for source, target in pairs
     ]
-    (columns,) = watch_queues([forward], seconds)
+    with realtime():
+        (columns,) = watch_queues([forward], seconds)
     sent = sum(int(sender.communicate()[0]) for sender in senders)
     drain(network)
     time.sleep(delay_s + 0.2)

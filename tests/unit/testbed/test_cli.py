@@ -92,7 +92,7 @@ def test_the_quick_doctor_measures_nothing_and_prints_json(monkeypatch, euid, ab
 
 
 def test_the_doctors_table_has_the_remedies(monkeypatch):
-    monkeypatch.setattr(doctor, "examine", lambda measure: [Finding("root", "lacking", False, "not root", "run with sudo")])
+    monkeypatch.setattr(doctor, "examine", lambda measure, tell: [Finding("root", "lacking", False, "not root", "run with sudo")])
     done = testbed("doctor")
     assert done.exit_code == 1
     assert "run with sudo" in done.stdout
@@ -135,11 +135,14 @@ def test_the_options_reach_the_runner(monkeypatch, tmp_path):
     assert (str(seen[1].results), seen[1].share, seen[1].force, seen[1].resume) == ("results", False, False, False)
 
 
-@pytest.mark.parametrize(("statuses", "code"), [(["complete", "complete"], 0), (["complete", "failed"], 1)])
-def test_a_failed_run_among_the_others_is_told_by_the_exit_code(monkeypatch, tmp_path, statuses, code):
+@pytest.mark.parametrize(("statuses", "code"), [(["valid", "valid"], 0), (["valid", "failed"], 1), (["valid", "invalid"], 3)])
+def test_a_failed_or_invalid_run_among_the_others_is_told_by_the_exit_code(monkeypatch, tmp_path, statuses, code):
     for number, status in enumerate(statuses):
         (tmp_path / f"run{number}").mkdir()
-        write_json(tmp_path / f"run{number}" / "manifest.json", {"status": status})
+        write_json(
+            tmp_path / f"run{number}" / "manifest.json",
+            {"status": "failed" if status == "failed" else "complete", "valid": status == "valid"},
+        )
     monkeypatch.setattr(cli, "_report", lambda folder, as_json: None)
     monkeypatch.setattr(runner, "run_experiment", lambda file, options, console: tmp_path)
     assert testbed("run", "good.yaml").exit_code == code

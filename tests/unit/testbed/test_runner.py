@@ -16,7 +16,7 @@ from testbed.emulation.backend import RunFailed
 from testbed.lock import MachineLock
 from testbed.machine import MachineError
 from testbed.record import read_json
-from testbed.runner import Interrupted, Options, Refusal, check, run_experiment
+from testbed.runner import Interrupted, Options, Refusal, check, check_ceiling, run_experiment
 from testbed.spec import from_mapping
 from testbed.sweep import expand
 
@@ -38,6 +38,7 @@ def able_machine(monkeypatch, tmp_path):
     monkeypatch.setattr(machine, "missing_packages", list)
     monkeypatch.setattr(machine, "has_kernel_datapath", lambda: False)
     monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 250e6)
+    monkeypatch.setattr(machine, "congestion_controls", lambda: ["reno", "cubic"])
     monkeypatch.setattr(machine, "versions", dict)
     monkeypatch.setattr(machine, "git_commit", lambda: None)
     monkeypatch.setattr(runner, "MachineLock", functools.partial(MachineLock, folder=tmp_path / "lock"))
@@ -47,7 +48,9 @@ def reasons(options: Options = DEFAULT, **changes) -> list[str]:
     """Return why an experiment is refused, one sentence each."""
     experiment = from_mapping({**BASE, **changes})
     try:
-        check(experiment, expand(experiment), options, Console(quiet=True))
+        check(experiment, expand(experiment))
+        if not options.force:
+            check_ceiling(expand(experiment), Console(quiet=True))
     except Refusal as refusal:
         return str(refusal).splitlines()
     return []
@@ -121,6 +124,17 @@ def test_missing_packages_are_told_without_root_too(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(machine, "missing_packages", lambda: ["iperf3"])
     assert "iperf3" in "\n".join(reasons())
+
+
+def test_a_congestion_control_that_the_kernel_lacks_is_refused_with_those_it_has(monkeypatch):
+    monkeypatch.setattr(machine, "congestion_controls", lambda: ["reno", "cubic"])
+    assert reasons(transport={"congestion_control": "vegas"}) == [
+        "transport.congestion_control: this kernel has no vegas; it has reno, cubic"
+    ]
+
+
+def test_marking_is_refused_while_no_queue_can_mark():
+    assert len(reasons(transport={"ecn": True})) == 1
 
 
 def test_a_ceiling_that_cannot_be_measured_is_a_refusal(monkeypatch):

@@ -90,7 +90,7 @@ def test_a_run_of_less_than_a_fifth_of_a_second_has_a_value_but_no_worst_second(
     assert (found.value, found.worst_second) == (1.0, None)
 
 
-def test_queues_combine_by_what_they_should_have_delivered():
+def test_several_queues_are_judged_by_the_worst():
     fast = queue([3 * TICK_BYTES] * SECOND, rate_bps=3 * RATE_BPS)
     half = queue([TICK_BYTES / 2] * SECOND)
     found = worst_of([fidelity(*fast), fidelity(*half)])
