@@ -25,9 +25,9 @@ from testbed.emulation.fidelity import Floats, fidelity
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.network import EmulatedNetwork, Queue, Transport
 from testbed.emulation.roundtrips import measure_rtts
-from testbed.emulation.validity import ETHERNET_BYTES
 from topologies import LinkSpec, dumbbell, star
 from topologies.load import ring_hops
+from topologies.model import ETHERNET_HEADER_BYTES
 
 FLOWS = 4
 FLOW_START_S = 0.5
@@ -77,7 +77,7 @@ def _udp_flow(network: EmulatedNetwork, source: str, target: str, rate_bps: floa
         subprocess.Popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _wait_for_listener(IPERF_PORT)
     payload_bytes = network.mtu - IP_UDP_HEADERS_BYTES
-    rate = rate_bps * payload_bytes / (network.mtu + ETHERNET_BYTES)
+    rate = rate_bps * payload_bytes / (network.mtu + ETHERNET_HEADER_BYTES)
     with network_namespace(network.host_pids[source]):
         command = ["iperf3", "-c", network.address(target), "-u", "-b", f"{rate:.0f}", "-l", str(payload_bytes), "-t", "30"]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -13,6 +13,7 @@ from testbed.emulation.delayline import LATENESS_BUCKET_S
 from testbed.emulation.fidelity import Fidelity, fidelity, worst_of
 from testbed.emulation.sampling import interval_s
 from topologies import Network
+from topologies.model import ETHERNET_HEADER_BYTES
 
 LEAST_FIDELITY = 0.98
 LEAST_SAMPLED = 0.9
@@ -22,8 +23,7 @@ MOST_LATENESS_S = 1e-3
 MOST_LATENESS = 0.05  # of the configured delay
 WIRE_SLACK = (0.95, 1.08)  # of the least and the most the interfaces may count for what the schemes sent
 HEADERS_BYTES = 52  # IP, TCP and its timestamps
-ETHERNET_BYTES = 14
-ACK_FRAME_BYTES = HEADERS_BYTES + ETHERNET_BYTES
+ACK_FRAME_BYTES = HEADERS_BYTES + ETHERNET_HEADER_BYTES
 SEGMENTS_PER_ACK = 2
 BATCH_FRAMES = 32  # Open vSwitch's
 
@@ -163,10 +163,10 @@ def _wire(evidence: Evidence) -> Check:
     steps, mtu = evidence.steps, evidence.mtu
     sent, received = float(steps["bytes_sent"].sum()), float(steps["bytes_received"].sum())
     segment = mtu - HEADERS_BYTES
-    least = sent * (mtu + ETHERNET_BYTES) / segment + received / segment / SEGMENTS_PER_ACK * ACK_FRAME_BYTES
+    least = sent * (mtu + ETHERNET_HEADER_BYTES) / segment + received / segment / SEGMENTS_PER_ACK * ACK_FRAME_BYTES
     most = least + 2 * evidence.workers[0]["messages"] * len(steps) * ACK_FRAME_BYTES
     if evidence.whole is not None:
-        most += evidence.whole.growth("tcp", "RetransSegs") * (mtu + ETHERNET_BYTES)
+        most += evidence.whole.growth("tcp", "RetransSegs") * (mtu + ETHERNET_HEADER_BYTES)
     counted = float(steps["wire_bytes_sent"].sum())
     ratio = counted / least if least else None
     ok = WIRE_SLACK[0] * least <= counted <= WIRE_SLACK[1] * most
