@@ -13,7 +13,7 @@ from typing import Any
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _TCP_COUNTERS = ("RetransSegs",)
-_TCPEXT_COUNTERS = ("TCPLossProbes", "TCPDSACKRecv")
+_TCPEXT_COUNTERS = ("TCPLossProbes", "TCPDSACKRecv", "TCPDSACKOfoRecv", "TCPDSACKRecvSegs")
 
 
 def snapshot(

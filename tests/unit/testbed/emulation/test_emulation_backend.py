@@ -31,7 +31,7 @@ def usage(mono_s, busy_s, workers_s):
         "softnet_drops": 0,
         "socket_drops": 0,
         "switch_lost": 0,
-        "tcp": dict.fromkeys(("RetransSegs", "TCPLossProbes", "TCPDSACKRecv", "TCPSpuriousRtxHostQueues"), 0),
+        "tcp": dict.fromkeys(("RetransSegs", "TCPLossProbes", "TCPDSACKRecv", "TCPDSACKOfoRecv", "TCPDSACKRecvSegs"), 0),
         "delay": None,
     }
 
