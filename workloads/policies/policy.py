@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sample:
-    """What one worker saw in its last step; zeros before the first."""
+    """What all workers saw in the step just ended, combined so that every rank holds the same numbers."""
 
-    step: int  # of the step to decide on
+    step: int  # of the step to decide on; 0 before the first, when all that follows is zero
+    now_s: float = 0.0  # seconds of training so far, the same on all ranks: what windows are measured in
+    ratio: float = 1.0  # that the step just ended used
     dense_bytes: int = 0  # size of the uncompressed gradient
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    exchange_s: float = 0.0  # time during which at least one bucket was on its way
-    step_s: float = 0.0  # from the first bucket of the last step to the first bucket of this one
+    bytes_sent: int = 0  # really put on the wire by the worker that sent most, indices and headers included
+    exchange_s: float = 0.0  # of the worker that was ready last: the time the network took, without waiting for others
+    slowest_exchange_s: float = 0.0  # the longest of all workers
+    compute_s: float = 0.0  # forward, backward and optimiser, the mean over workers
+    retransmits: int | None = None  # TCP segments sent again by all workers, where the kernel tells
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,9 @@ class Decision:
 
 
 class Policy(ABC):
-    """Decide how much to send."""
+    """Decide how much to send. Pure arithmetic: the same samples give the same decisions, on every rank and in every backend."""
+
+    senses = True  # False: the samples do not matter, so the workers need not exchange them
 
     @abstractmethod
     def decide(self, sample: Sample) -> Decision:

@@ -8,6 +8,8 @@ from workloads.policies.policy import Decision, Policy, Sample
 class Static(Policy):
     """Send a fixed fraction."""
 
+    senses = False
+
     def __init__(self, ratio: float = 1.0) -> None:
         self._decision = Decision(ratio=ratio)
 
