@@ -165,7 +165,7 @@ def _run_until_believed(number: int, run: Run, folder: Path, options: Options, l
     for attempt in range(1, ATTEMPTS + 1):
         progress.begin(number, run.slug if attempt == 1 else f"{run.slug} (again)")
         manifest = _run_once(run, folder, options, lock, progress, earlier)
-        if manifest["status"] != "complete" or manifest["valid"]:
+        if manifest["valid"] or not (manifest["status"] == "complete" or manifest.get("verification_failed")):
             return
         earlier.append({"attempt": attempt, **{key: manifest[key] for key in ("status", "reason", "invalid_reasons")}})
 
@@ -184,7 +184,9 @@ def _run_once(
         record.save(**judged, status="complete", finished=_now(), shared_machine=lock.was_shared(began))
         record.drop_stream()
     except backend.RunFailed as failure:
-        record.save(status="failed", reason=str(failure), invalid_reasons=["the run failed"], finished=_now())
+        unverified = isinstance(failure, backend.NotFaithful)
+        reasons = [str(failure) if unverified else "the run failed"]
+        record.save(status="failed", reason=str(failure), invalid_reasons=reasons, verification_failed=unverified, finished=_now())
         progress.end(f"failed: {failure}", "red")
         return record.manifest
     except (Interrupted, KeyboardInterrupt):

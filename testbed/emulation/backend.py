@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from testbed.emulation.counters import VerificationError
 from testbed.emulation.plan import RunPlan
 from testbed.emulation.validity import Evidence, Window, checks, queue_fidelity, window
 from testbed.prediction import predicted_step_s
@@ -27,6 +28,10 @@ LOG_LINES = 12
 
 class RunFailed(RuntimeError):
     """A run that did not come to its end; the message has the reason and the last log lines."""
+
+
+class NotFaithful(RunFailed):
+    """A run that never began to train: its network was measured and found wrong, which on a busy machine passes."""
 
 
 def execute(plan: RunPlan, folder: RunFolder, stage: Callable[[str], None], tick: Callable[[], None]) -> None:
@@ -89,7 +94,7 @@ def _note(message: dict[str, Any], folder: RunFolder, stage: Callable[[str], Non
             raise RunFailed(f"worker {rank} {what}; its last lines:\n{_last_lines(folder.path / message['log'])}")
         case "error":
             folder.event(now, "error", message["text"])
-            raise RunFailed(message["text"])
+            raise NotFaithful(message["text"]) if message["kind"] == VerificationError.__name__ else RunFailed(message["text"])
 
 
 def _last_lines(log: Path) -> str:

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from testbed import machine, runner
-from testbed.emulation.backend import RunFailed
+from testbed.emulation.backend import NotFaithful, RunFailed
 from testbed.lock import MachineLock
 from testbed.machine import MachineError
 from testbed.record import read_json
@@ -280,6 +280,15 @@ def test_a_run_that_was_not_faithful_twice_stays_invalid(experiment):
     experiment.run()
     assert experiment.executed == ["none", "none", "fp16"]
     assert experiment.manifest("none")["invalid_reasons"] == ["slow again"]
+
+
+def test_a_network_that_fails_its_verification_is_built_once_more(experiment):
+    experiment.fault = NotFaithful("the emulated network is not faithful: h1 to h2 and back takes 3.47 ms, not 4.00")
+    experiment.run()
+    assert experiment.executed == ["none", "none", "fp16"]
+    manifest = experiment.manifest("none")
+    assert manifest["valid"]
+    assert "3.47 ms" in manifest["earlier_attempts"][0]["invalid_reasons"][0]
 
 
 def test_a_failed_run_is_marked_with_its_reason_and_the_others_are_done(experiment):
