@@ -285,9 +285,10 @@ def test_a_run_that_was_not_faithful_twice_stays_invalid(experiment):
 def test_a_network_that_fails_its_verification_is_built_once_more(experiment):
     experiment.fault = NotFaithful("the emulated network is not faithful: h1 to h2 and back takes 3.47 ms, not 4.00")
     experiment.run()
-    assert experiment.executed == ["none", "none", "fp16"]
+    assert experiment.executed == ["none", "none", "fp16", "fp16"]
     manifest = experiment.manifest("none")
-    assert manifest["valid"]
+    assert (manifest["status"], manifest["valid"]) == ("failed", False)
+    assert "3.47 ms" in manifest["invalid_reasons"][0]
     assert "3.47 ms" in manifest["earlier_attempts"][0]["invalid_reasons"][0]
 
 
