@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 
 from topologies.model import Direction, Network
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Bytes from one host to another."""
+
+    source: str
+    target: str
+    size_bytes: float
 
 
 def ring_hops(network: Network) -> list[list[Direction]]:
@@ -25,16 +35,31 @@ def ring_load_bps(network: Network) -> float:
     return pace_bps * sum(len(path) - 1 for path in hops)
 
 
-def ring_transfer_s(network: Network, bytes_sent: float) -> float:
-    """Return how long the most crowded link needs when every worker sends `bytes_sent` (L2 bytes) to the next."""
-    hops = ring_hops(network)
-    crossings = Counter(direction.name for path in hops for direction in path)
-    return max(
-        (bytes_sent * crossings[d.name] * 8 / d.spec.rate_bps for path in hops for d in path if d.spec.rate_bps is not None), default=0.0
-    )
+def flows_of(network: Network, pattern: str, bytes_sent: list[float]) -> list[Flow]:
+    """Return who sends how much (L2 bytes) to whom when each worker sends what is given: around a "ring", or with a "server".
 
-
-def ring_rtt_s(network: Network) -> float:
-    """Return the longest round-trip time between neighbours of the ring."""
+    The server is the first worker; it sends equal shares to all others.
+    """
     hosts = network.hosts
-    return max(network.base_rtt_s(host, hosts[(i + 1) % len(hosts)]) for i, host in enumerate(hosts))
+    if pattern == "ring":
+        return [Flow(host, hosts[(i + 1) % len(hosts)], sent) for i, (host, sent) in enumerate(zip(hosts, bytes_sent, strict=True))]
+    server, *workers = hosts
+    pushes = [Flow(worker, server, sent) for worker, sent in zip(workers, bytes_sent[1:], strict=True)]
+    return pushes + [Flow(server, worker, bytes_sent[0] / len(workers)) for worker in workers]
+
+
+def transfer_s(network: Network, flows: list[Flow]) -> float:
+    """Return how long the most crowded link needs for all flows."""
+    load: defaultdict[str, float] = defaultdict(float)
+    rates: dict[str, float] = {}
+    for flow in flows:
+        for direction in network.path(flow.source, flow.target):
+            if direction.spec.rate_bps is not None:
+                load[direction.name] += flow.size_bytes
+                rates[direction.name] = direction.spec.rate_bps
+    return max((size_bytes * 8 / rates[name] for name, size_bytes in load.items()), default=0.0)
+
+
+def longest_rtt_s(network: Network, flows: list[Flow]) -> float:
+    """Return the longest round-trip time between workers that talk to each other."""
+    return max((network.base_rtt_s(flow.source, flow.target) for flow in flows), default=0.0)

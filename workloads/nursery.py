@@ -22,10 +22,14 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+# OpenMP reads it when torch is loaded, and gloo's threads take it from there: a product computed by one thread here and by two
+# there differs in its last bits, and then so do the replicas of schemes that compute with what arrives (PowerSGD).
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import torch._dynamo  # noqa: F401 - 800 modules the first optimizer would import in every worker
 
 from workloads import replay, training  # noqa: F401 - imported before forking, with torch and the compiled kernels
-from workloads.compression import topk  # noqa: F401
+from workloads.compression import registry  # noqa: F401
 from workloads.datasets import Dataset, load_dataset
 from workloads.job import Job
 from workloads.worker import run_worker

@@ -15,3 +15,4 @@ class Parts:
     exchange: Exchange
     policy: Policy
     stock: bool = False  # leave DDP alone: no hook, its own all-reduce and overlap; the exchange only counts bytes
+    pruned: float = 0.0  # fraction of the weights that are masked once, before the first step

@@ -65,12 +65,12 @@ class Session:
 
     def __init__(self, job: Job, stream: Stream, model: DistributedDataParallel) -> None:
         self.job, self.stream, self.model = job, stream, model
-        self.attachment = attach(model, job.scheme)
+        self.attachment = attach(model, job.scheme, job.seed)
         self.timer = StepTimer(p for p in model.parameters() if p.requires_grad)
         self.wire = WireCounters(job.interface)
         self.train_s = 0.0
         self.steps = 0
-        self.rounds = self.messages = 0  # of a step's exchange: sequential round trips, messages sent
+        self.rounds, self.messages = 0.0, 0  # of all measured steps: sequential round trips, messages sent
         self.quiet_compute_s = 0.0
         self.cpu_s = self.wall_s = 0.0
         job.stream_dir.mkdir(parents=True, exist_ok=True)
@@ -138,13 +138,14 @@ class Session:
         self.timer.begin()
         loss = run_step(self.steps)
         traffic = self.attachment.take()
-        self.rounds, self.messages = traffic.rounds, traffic.messages
+        self.rounds += traffic.cost.rounds
+        self.messages += traffic.cost.messages
         times = self.timer.end(traffic.encodes, traffic.decodes)
         sent_after, received_after = self.wire.read()
         if loss is not None and not np.isfinite(loss):
             self.stream.event("non_finite", f"the loss of step {self.steps} is {loss}", step=self.steps)
         self.train_s += times.step_s
-        decision = traffic.decision
+        decision, connections = traffic.decision, traffic.connections
         self.stream.step(
             {
                 "step": self.steps,
@@ -157,8 +158,9 @@ class Session:
                 "exchange_s": times.exchange_s,
                 "decode_s": times.decode_s,
                 "samples": self.job.workload["batch_size"],
-                "bytes_sent": traffic.bytes_sent,
-                "bytes_received": traffic.bytes_received,
+                "overlap_s": self.timer.overlap_s(traffic.exchanges) if self.attachment.has_hook else None,
+                "bytes_sent": traffic.cost.bytes_sent,
+                "bytes_received": traffic.cost.bytes_received,
                 "wire_bytes_sent": None if sent is None or sent_after is None else sent_after - sent,
                 "wire_bytes_received": None if received is None or received_after is None else received_after - received,
                 "dense_bytes": traffic.dense_bytes,
@@ -167,6 +169,9 @@ class Session:
                 "rtprop_s": decision.rtprop_s,
                 "bdp_bytes": decision.bdp_bytes,
                 "congested": decision.congested,
+                "tcp_rtt_s": connections.rtt_s if connections else None,
+                "tcp_delivery_bps": connections.delivery_bps if connections else None,
+                "tcp_retransmits": connections.retransmits if connections else None,
                 "loss": loss,
             }
         )
@@ -178,8 +183,9 @@ class Session:
         return {
             "rank": self.job.rank,
             "steps": self.steps,
-            "rounds": self.rounds,
+            "rounds": self.rounds / max(1, self.steps),
             "messages": self.messages,
+            "pattern": self.attachment.parts.exchange.pattern,
             "train_s": self.train_s,
             "quiet_compute_s": self.quiet_compute_s,
             "parameter_digest": digest,

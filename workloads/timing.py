@@ -92,6 +92,10 @@ class StepTimer:
         """Mark the end of the step and split it."""
         return split_step(self._begin, self._last_gradient, self._backward_end, time.perf_counter(), encodes, decodes)
 
+    def overlap_s(self, exchanges: Iterable[Interval]) -> float:
+        """Return how long buckets were on their way while gradients were still being computed."""
+        return total(clip(exchanges, self._begin, self._last_gradient))
+
     def close(self) -> None:
         """Stop watching the parameters."""
         for handle in self._handles:

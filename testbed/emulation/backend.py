@@ -119,7 +119,8 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     wrong = [check.text for check in found if not check.ok]
     compute_s = statistics.median(steps["compute_s"])
     quiet_s = statistics.median(worker["quiet_compute_s"] for worker in workers)
-    bytes_sent = float(steps["bytes_sent"].mean())
+    bytes_sent = [float(sent) for _, sent in steps.groupby("rank")["bytes_sent"].mean().items()]
+    rounds = max(worker["rounds"] for worker in workers)
     return {
         "valid": not wrong,
         "invalid_reasons": wrong,
@@ -128,7 +129,7 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
         "cpu": None if counters is None else _cpu(counters),
         "compute_inflation": compute_s / quiet_s if quiet_s else None,
         "workers": workers,
-        "prediction": {"step_s": predicted_step_s(plan.network, plan.mtu, quiet_s, bytes_sent, workers[0]["rounds"])},
+        "prediction": {"step_s": predicted_step_s(plan.network, plan.mtu, quiet_s, workers[0]["pattern"], bytes_sent, rounds)},
         "origin_mono_s": float(steps[steps["rank"] == 0]["mono_s"].min()),
     }
 

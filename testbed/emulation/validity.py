@@ -163,7 +163,7 @@ def _wire(evidence: Evidence) -> Check:
     sent, received = float(steps["bytes_sent"].sum()), float(steps["bytes_received"].sum())
     segment = mtu - HEADERS_BYTES
     least = sent * (mtu + ETHERNET_HEADER_BYTES) / segment + received / segment / SEGMENTS_PER_ACK * ACK_FRAME_BYTES
-    most = least + 2 * evidence.workers[0]["messages"] * len(steps) * ACK_FRAME_BYTES
+    most = least + 2 * sum(worker["messages"] for worker in evidence.workers) * ACK_FRAME_BYTES
     if evidence.whole is not None:
         most += evidence.whole.growth("tcp", "RetransSegs") * (mtu + ETHERNET_HEADER_BYTES)
     counted = float(steps["wire_bytes_sent"].sum())

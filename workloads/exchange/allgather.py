@@ -1,56 +1,100 @@
 """Give every worker's payload to all the others; each decodes all of them in rank order.
 
 Sparse payloads cannot be summed on the way, so the volume grows with the number of workers: N-1 payloads in and out.
+Where the lengths differ from rank to rank a round of lengths goes ahead, sent directly from each to each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
-import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.futures import Future
 
 from workloads.compression.codec import Codec
 from workloads.compression.memory import Memory
-from workloads.exchange.exchange import Exchange
-from workloads.exchange.plan import Plan, plan_allgather
+from workloads.exchange.exchange import Bucket, Exchange, Transfer
+from workloads.exchange.messages import LENGTH, LENGTH_BYTES, PAYLOAD, Endpoint, Round, pack_length, read_length, tag
+from workloads.exchange.plan import NOTHING, Plan
+from workloads.exchange.ring import Ring
 
 
 class AllGather(Exchange):
-    """Average payloads of equal length, made by a codec and compensated by a memory."""
+    """Average payloads made by a codec and compensated by a memory."""
 
     def __init__(self, codec: Codec, memory: Memory) -> None:
-        if not codec.fixed_size:
-            raise ValueError(f"{type(codec).__name__} makes payloads of varying length; this all-gather needs equal ones")
         self.codec, self.memory = codec, memory
+        self.endpoint: Endpoint
 
-    def pack(self, slot: int, layout: Hashable, flat: Tensor, ratio: float) -> Tensor:
-        """Compensate, encode, and keep the rest."""
-        compensated = self.memory.compensate(slot, layout, flat)
-        payload = self.codec.encode(compensated, ratio)
-        self.memory.keep(slot, compensated, payload, self.codec)
-        return payload
+    def bind(self, group: dist.ProcessGroup | None, seed: int) -> None:
+        """Seed the codec too."""
+        super().bind(group, seed)
+        self.endpoint = Endpoint(group)
+        self._seed = seed
+        self.codec.reseed(seed)
 
-    def start(self, packed: Tensor) -> tuple[Future[Tensor], Tensor]:
-        """Begin the all-gather."""
-        received = torch.empty((self.world_size, packed.numel()), dtype=torch.uint8, device=packed.device)
-        work = dist.all_gather(list(received.unbind(0)), packed, group=self.group, async_op=True)
-        assert work is not None
-        return work.get_future(), received
-
-    def unpack(self, received: Tensor, out: Tensor) -> None:
-        """Sum the payloads in rank order, then divide: the same operations in the same order on every rank."""
-        out.zero_()
-        for payload in received:
-            self.codec.add_decoded(payload, out)
-        out.div_(received.shape[0])
-
-    def plan(self, packed: Tensor) -> Plan:
-        """Return the ring's cost."""
-        return plan_allgather(packed.numel(), self.world_size)
+    def transfer(self, bucket: Bucket, ratio: float) -> Transfer:
+        """Prepare the gathering of one bucket."""
+        return _Gathering(self, bucket, ratio)
 
     def reset(self) -> None:
-        """Empty the memory."""
+        """Empty the memory, begin the random numbers anew."""
         self.memory.reset()
+        self.codec.reseed(self._seed)
+
+
+class _Gathering(Transfer):
+    """One bucket's payloads on their way."""
+
+    def __init__(self, exchange: AllGather, bucket: Bucket, ratio: float) -> None:
+        self._exchange, self._bucket, self.ratio = exchange, bucket, ratio
+        self._lengths: Round | None = None
+        self._ring: Ring | None = None
+        if not exchange.codec.fixed_size:  # encoding takes a while: the others learn meanwhile that we are ready
+            self._lengths = Round(exchange.endpoint, tag(LENGTH, bucket.index), LENGTH_BYTES)
+
+    def encode(self) -> None:
+        self._payload = encode_compensated(self._exchange.codec, self._exchange.memory, self._bucket, self.ratio)
+
+    def start(self) -> None:
+        if self._lengths is None:
+            self._send([self._payload.numel()] * self._exchange.world_size)
+        else:
+            self._lengths.send(pack_length(self._payload.numel()))
+
+    def wait(self) -> None:
+        if self._lengths is not None:
+            limit_bytes = payload_limit_bytes(self._bucket)
+            self._send([read_length(message, limit_bytes) for message in self._lengths.wait()])
+        assert self._ring is not None
+        self._payloads = self._ring.wait()
+
+    def decode(self) -> None:
+        """Sum the payloads in rank order, then divide: the same operations in the same order on every rank."""
+        decode_mean(self._exchange.codec, self._payloads, self._bucket.flat)
+
+    def plan(self) -> Plan:
+        assert self._ring is not None
+        return self._ring.plan() + (self._lengths.plan() if self._lengths is not None else NOTHING)
+
+    def _send(self, lengths: list[int]) -> None:
+        self._ring = Ring(self._exchange.endpoint, tag(PAYLOAD, self._bucket.index), self._payload, lengths)
+
+
+def encode_compensated(codec: Codec, memory: Memory, bucket: Bucket, ratio: float) -> Tensor:
+    """Add what the memory holds, encode, and let the memory keep the rest; the payload is in main memory."""
+    compensated = memory.compensate(bucket.index, bucket.layout, bucket.flat)
+    payload = codec.encode(compensated, ratio, bucket.sizes)
+    memory.keep(bucket.index, compensated, payload, codec)
+    return payload.cpu()
+
+
+def decode_mean(codec: Codec, payloads: list[Tensor], out: Tensor) -> None:
+    """Write the mean of payloads."""
+    out.zero_()
+    for payload in payloads:
+        codec.add_decoded(payload.to(out.device), out)
+    out.div_(len(payloads))
+
+
+def payload_limit_bytes(bucket: Bucket) -> int:
+    """Return a length no codec's payload exceeds: a megabyte more than twice the gradient, in double precision."""
+    return 2 * 8 * bucket.flat.numel() + (1 << 20)

@@ -3,7 +3,8 @@
 - All-reduce: every chunk of 1/N goes N-1 hops twice (reduce-scatter, all-gather), cut into segments of at most 1 MiB, at least two.
 - All-gather: every payload goes N-1 hops in two segments.
 - Each segment costs 144 bytes of gloo's own framing: 96 to the neighbour that gets the data, 48 to the one that sends it.
-- A ring step costs about a whole round trip: with a 20 ms one-way delay an all-reduce of 256 bytes took 4.2 / 8.4 / 12.7
+- A message sent by itself (messages.py) costs 96 bytes: 48 before it, and 48 by which the receiver said that it is ready.
+- A ring step of a collective costs about a whole round trip: with a 20 ms one-way delay an all-reduce of 256 bytes took 4.2 / 8.4 / 12.7
   one-way delays for 2 / 3 / 4 workers, an all-gather of 100 bytes 2.1 / 4.2 / 6.3. (A handshake would explain it.)
 
 Seen for 2, 3 and 4 workers at 4 kB to 1 MB, and for 2 and 4 workers up to 20 MB: exact, but for 3 workers within 8 bytes
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 FRAMING_BYTES = 144
 MESSAGES_PER_SEGMENT = 3
 MAX_SEGMENT_BYTES = 1 << 20
+MESSAGE_FRAMING_BYTES = 96
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,20 @@ class Plan:
 
     bytes_sent: int
     bytes_received: int
-    rounds: int  # sequential round trips
+    rounds: float  # sequential round trips
     messages: int  # each begins a TCP segment of its own
+
+    def __add__(self, other: Plan) -> Plan:
+        """Return the cost of both, one after the other."""
+        return Plan(
+            self.bytes_sent + other.bytes_sent,
+            self.bytes_received + other.bytes_received,
+            self.rounds + other.rounds,
+            self.messages + other.messages,
+        )
+
+
+NOTHING = Plan(0, 0, 0.0, 0)
 
 
 def plan_allreduce(size_bytes: int, world_size: int) -> Plan:
@@ -38,9 +52,3 @@ def plan_allreduce(size_bytes: int, world_size: int) -> Plan:
     volume = round(hops * size_bytes / world_size) + hops * segments * FRAMING_BYTES
     return Plan(volume, volume, hops, hops * segments * MESSAGES_PER_SEGMENT)
 
-
-def plan_allgather(payload_bytes: int, world_size: int) -> Plan:
-    """Cost of giving every worker's payload of `payload_bytes` to all the others."""
-    hops = world_size - 1
-    volume = hops * (payload_bytes + 2 * FRAMING_BYTES)
-    return Plan(volume, volume, hops, hops * 2 * MESSAGES_PER_SEGMENT)

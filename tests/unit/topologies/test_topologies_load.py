@@ -7,11 +7,19 @@ import math
 import pytest
 
 from topologies import Link, LinkSpec, Network, dumbbell, star
-from topologies.load import ring_hops, ring_load_bps, ring_rtt_s, ring_transfer_s
+from topologies.load import flows_of, longest_rtt_s, ring_hops, ring_load_bps, transfer_s
 
 BOTTLENECK = LinkSpec(40e6, 0.005)
 ACCESS = LinkSpec(100e6, 0.001)
 FREE = LinkSpec(None)
+
+
+def ring_transfer_s(network):
+    return transfer_s(network, flows_of(network, "ring", [1e6] * len(network.hosts)))
+
+
+def ring_rtt_s(network):
+    return longest_rtt_s(network, flows_of(network, "ring", [1.0] * len(network.hosts)))
 
 
 def test_a_ring_of_four_over_a_dumbbell_crosses_the_bottleneck_once_each_way():
@@ -32,7 +40,7 @@ def test_hops_that_cross_the_same_link_share_its_rate():
     links = [Link(f"access-h{i}", f"h{i}", f"s{2 - i % 2}", ACCESS, ACCESS) for i in range(1, 5)]  # neighbours on opposite sides
     network = Network(("h1", "h2", "h3", "h4"), ("s1", "s2"), (Link("bottleneck", "s1", "s2", BOTTLENECK, BOTTLENECK), *links))
     assert ring_load_bps(network) == 8 * 40e6 / 2
-    assert ring_transfer_s(network, 1e6) == pytest.approx(2 * 0.2)
+    assert ring_transfer_s(network) == pytest.approx(2 * 0.2)
 
 
 def test_access_links_slower_than_the_bottleneck_set_the_pace():
@@ -49,7 +57,7 @@ def test_a_ring_over_a_star_crosses_one_switch_a_hop():
 
 def test_an_unshaped_network_can_be_asked_for_anything():
     assert ring_load_bps(star(3, FREE)) == math.inf
-    assert ring_transfer_s(star(3, FREE), 1e6) == 0
+    assert ring_transfer_s(star(3, FREE)) == 0
 
 
 @pytest.mark.parametrize(
@@ -62,7 +70,7 @@ def test_an_unshaped_network_can_be_asked_for_anything():
     ],
 )
 def test_a_transfer_takes_as_long_as_the_slowest_link_needs(network, seconds):
-    assert ring_transfer_s(network, 1e6) == pytest.approx(seconds)
+    assert ring_transfer_s(network) == pytest.approx(seconds)
 
 
 def test_the_rings_round_trip_is_that_of_the_farthest_neighbours():

@@ -123,7 +123,7 @@ def test_the_interfaces_must_count_about_the_payload_its_headers_and_the_acknowl
 
 @pytest.mark.parametrize(("messages", "ok"), [(0, False), (99, False), (101, True)])
 def test_each_message_may_cost_a_segment_and_an_acknowledgement_more(run, messages, ok):
-    run.workers[0]["messages"] = messages  # a step; there are two
+    run.workers[0]["messages"] = run.workers[1]["messages"] = messages
     run.steps = stepped(1.08 * (1_547_000 + 2 * 100 * 2 * 66))
     assert run.checks()["bytes on the wire"].ok is ok
 

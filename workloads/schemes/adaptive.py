@@ -1,0 +1,93 @@
+"""Schemes that follow the network: NetSenseML, DC2-style, and the budget rule beside them. Top-k, dense where that is cheaper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from workloads import styles
+from workloads.schemes.registry import Parameter, Scheme
+
+if TYPE_CHECKING:
+    from workloads.parts import Parts
+    from workloads.policies.policy import Policy
+
+_FEEDBACK = Parameter("error_feedback", "add what was not sent to the next gradient", flag=True, default=True)
+_HALF = Parameter("half_below", "values travel as FP16 while the ratio is below this", low=-1e-9, high=1.0)
+_PRUNE = Parameter("prune", "fraction of the weights masked once, at the start", low=-1e-9, high=0.99, default=0.0)
+_FRACTIONS = ("initial", "startup_increase", "decrease", "increase", "floor", "ceiling")
+
+
+def _sensed(policy: Policy, params: Mapping[str, Any], half_below: float) -> Parts:
+    from workloads.compression.memory import NoMemory, Residual
+    from workloads.compression.topk import TopK
+    from workloads.exchange.auto import Auto
+    from workloads.parts import Parts
+
+    memory = Residual() if params["error_feedback"] else NoMemory()
+    return Parts(Auto(TopK(half_below=params.get("half_below", half_below)), memory), policy, pruned=params.get("prune", 0.0))
+
+
+def _netsense(params: Mapping[str, Any]) -> Parts:
+    from dataclasses import replace
+
+    from workloads.policies.netsense import PAPER, PROTOTYPE, NetSense
+
+    constants = PAPER if params["variant"] == "paper" else PROTOTYPE
+    given = {name: params[name] for name in (*_FRACTIONS, "guard", "window_s", "loss_is_congestion") if name in params}
+    return _sensed(NetSense(replace(constants, **given)), params, half_below=0.1)
+
+
+def _dc2(params: Mapping[str, Any]) -> Parts:
+    from workloads.policies.dc2 import Dc2, Dc2Constants
+
+    return _sensed(Dc2(Dc2Constants(law=params["law"], target_s=params.get("target_s"))), params, half_below=0.0)
+
+
+def _budget(params: Mapping[str, Any]) -> Parts:
+    from workloads.policies.budget import Budget, BudgetConstants
+
+    return _sensed(Budget(BudgetConstants(share=params["share"])), params, half_below=0.1)
+
+
+NETSENSE = Scheme(
+    "netsense",
+    "NetSenseML",
+    styles.VERMILLION,
+    "o",
+    "NetSenseML: the ratio follows the sensed bandwidth-delay product (constants as recalled; see docs/schemes.md)",
+    _netsense,
+    (
+        Parameter("variant", "whose constants", choices=("paper", "prototype"), default="paper"),
+        *(Parameter(name, f"{name} of the ratio", low=-1e-9, high=1.0) for name in _FRACTIONS),
+        Parameter("guard", "share of the bandwidth-delay product that may be sent", low=0.0, high=10.0),
+        Parameter("window_s", "how long the sensed extremes are remembered", low=0.0, high=3600.0),
+        Parameter("loss_is_congestion", "take a retransmission for congestion", flag=True, default=False),
+        _HALF,
+        _FEEDBACK,
+        _PRUNE,
+    ),
+)
+DC2 = Scheme(
+    "dc2",
+    "DC2-style",
+    styles.PURPLE,
+    "s",
+    "DC2-style: the ratio follows the delay of the exchange (the published law is not public; ours)",
+    _dc2,
+    (
+        Parameter("law", "of the control", choices=("proportional", "ladder", "aimd"), default="proportional"),
+        Parameter("target_s", "delay aimed at, in seconds; else the compute time", low=0.0, high=3600.0),
+        _HALF,
+        _FEEDBACK,
+    ),
+)
+BUDGET = Scheme(
+    "budget",
+    "Budget",
+    styles.PURPLE,
+    "D",
+    "the largest ratio whose exchange takes no longer than the compute (ours)",
+    _budget,
+    (Parameter("share", "of the compute time to spend", low=0.0, high=100.0, default=1.0), _HALF, _FEEDBACK),
+)
