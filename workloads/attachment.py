@@ -72,6 +72,7 @@ class Stats:
     steps: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
+    messages: int = 0
     dense_bytes: int = 0
     encode_s: float = 0.0
     exchange_s: float = 0.0  # time during which at least one bucket was on its way, hidden behind backward or not
@@ -231,6 +232,7 @@ class Attachment:
         totals.steps += 1
         totals.bytes_sent += step.cost.bytes_sent
         totals.bytes_received += step.cost.bytes_received
+        totals.messages += step.cost.messages
         totals.dense_bytes += step.dense_bytes
         totals.encode_s += total(step.encodes)
         totals.exchange_s += total(step.exchanges)

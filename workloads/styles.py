@@ -18,6 +18,7 @@ def shade(colour: str, ratio: float) -> str:
     return "#" + "".join(f"{round(c + (towards - c) * weight):02X}" for c in channels)
 
 
-def variant_marker(ratio: float) -> str:
-    """Choose a marker by a ratio, so that neighbouring ratios differ even in black and white."""
-    return VARIANT_MARKERS[round(-2 * math.log10(ratio)) % len(VARIANT_MARKERS)]
+def variant_marker(value: float) -> str:
+    """Choose a marker by a ratio or a rank, so that neighbouring ones differ even in black and white."""
+    place = -2 * math.log10(value) if value <= 1 else 2 * math.log2(value)
+    return VARIANT_MARKERS[round(place) % len(VARIANT_MARKERS)]

@@ -25,7 +25,7 @@ from workloads.compression.quantize_kernels import (
     tensor_sizes,
     unpack,
 )
-from workloads.compression.selection import float32_row
+from workloads.compression.selection import CHUNK, float32_row
 
 BITS = 1
 
@@ -84,7 +84,9 @@ class OneBit(Codec):
 
 def _means(values: Tensor, negative: Tensor) -> Tensor:
     # sums in double precision: those of finite values stay finite, and so tell whether all are
-    sums = torch.stack([values.clamp(min=0).sum(dtype=torch.float64), values.clamp(max=0).sum(dtype=torch.float64)])
-    negatives = negative.sum()
+    sums = torch.zeros(2, dtype=torch.float64, device=values.device)
+    for chunk in values.split(CHUNK):
+        sums += torch.stack([chunk.clamp(min=0).sum(dtype=torch.float64), chunk.clamp(max=0).sum(dtype=torch.float64)])
+    negatives = negative.count_nonzero()
     counts = torch.stack([values.numel() - negatives, negatives]).clamp_(min=1)
     return torch.where(sums.isfinite().all(), sums / counts, torch.nan)

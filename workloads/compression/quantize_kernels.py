@@ -16,10 +16,12 @@ from torch import Tensor
 
 from workloads.compression.codec import FLOAT32, HEADER_BYTES, Header, PayloadError, read_header
 from workloads.compression.topk import aligned
+from workloads.compression.topk_kernels import ABSOLUTE
 
 ROW = 512  # values quantized at a time; also QSGD's bucket
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # splitmix64's increment
 LARGEST = float(np.finfo(np.float32).max)
+INFINITY = np.uint32(0x7F800000)  # its bits
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
@@ -205,14 +207,27 @@ def add_compiled(out: Tensor, kernel: Callable[[float, Floats], None], scale: fl
 # The quantizers' loops. A scale that is NaN makes all it scales NaN, since the codes are zero then and 0 * NaN is NaN.
 
 
-@numba.njit("boolean(float32[::1])", cache=True, nogil=True)
-def all_finite(values: Floats) -> bool:
-    """Tell whether there is neither NaN nor infinity."""
+@numba.njit("uint32(float32[::1])", cache=True, nogil=True)
+def largest_bits(values: Floats) -> np.uint32:
+    """Return the bits of the largest magnitude; those of infinity and NaN are the largest of all."""
     bits = values.view(np.uint32)
     largest = np.uint32(0)
     for i in range(bits.size):
-        largest = max(largest, bits[i] & np.uint32(0x7FFFFFFF))
-    return bool(largest < np.uint32(0x7F800000))
+        largest = max(largest, bits[i] & ABSOLUTE)
+    return largest
+
+
+@numba.njit("boolean(float32[::1])", cache=True, nogil=True)
+def all_finite(values: Floats) -> bool:
+    """Tell whether there is neither NaN nor infinity."""
+    return bool(largest_bits(values) < INFINITY)
+
+
+@numba.njit("float32(float32[::1])", cache=True, nogil=True)
+def largest_magnitude(values: Floats) -> np.float32:
+    """Return the largest magnitude; NaN if not all values are finite."""
+    largest = np.full(1, largest_bits(values), np.uint32)
+    return np.float32(largest.view(np.float32)[0] if largest[0] < INFINITY else np.nan)
 
 
 @numba.njit("float64(float32[::1])", cache=True, nogil=True, fastmath={"reassoc"})
@@ -222,16 +237,6 @@ def sum_of_squares(values: Floats) -> float:
     for i in range(values.size):
         total += np.float64(values[i]) * np.float64(values[i])
     return total
-
-
-@numba.njit("float32(float32[::1])", cache=True, nogil=True)
-def largest_magnitude(values: Floats) -> np.float32:
-    """Return the largest magnitude; NaN if not all values are finite."""
-    bits = values.view(np.uint32)
-    largest = np.zeros(1, np.uint32)
-    for i in range(bits.size):
-        largest[0] = max(largest[0], bits[i] & np.uint32(0x7FFFFFFF))
-    return np.float32(largest.view(np.float32)[0] if largest[0] < np.uint32(0x7F800000) else np.nan)
 
 
 @numba.njit("void(float32[::1], int64, int64, uint64, float32[::1], uint8[::1])", cache=True, nogil=True)

@@ -90,7 +90,7 @@ def select_largest_torch(row: Tensor, out: Tensor) -> None:
         magnitudes = _magnitudes(row[start : start + CHUNK])
         tie = magnitudes == threshold
         indices = ((magnitudes > threshold) | (tie & (tie.cumsum(0) <= ties))).nonzero().view(-1)
-        ties -= min(ties, int(tie.sum()))
+        ties -= min(ties, int(tie.count_nonzero()))
         out[found : found + indices.numel()] = indices + start
         found += indices.numel()
 
@@ -106,7 +106,7 @@ def find_at_least_torch(row: Tensor, bound: int, out: Tensor) -> None:
 
 def count_at_least_torch(row: Tensor, bound: int) -> int:
     """Count the magnitudes whose bits reach the bound, on any device."""
-    return sum(int((_magnitudes(row[start : start + CHUNK]) >= bound).sum()) for start in range(0, row.numel(), CHUNK))
+    return sum(int((_magnitudes(row[start : start + CHUNK]) >= bound).count_nonzero()) for start in range(0, row.numel(), CHUNK))
 
 
 def _magnitudes(row: Tensor) -> Tensor:

@@ -51,4 +51,3 @@ def plan_allreduce(size_bytes: int, world_size: int) -> Plan:
     segments = max(2, math.ceil(size_bytes / (world_size * MAX_SEGMENT_BYTES)))
     volume = round(hops * size_bytes / world_size) + hops * segments * FRAMING_BYTES
     return Plan(volume, volume, hops, hops * segments * MESSAGES_PER_SEGMENT)
-

@@ -51,4 +51,6 @@ TOPK = Scheme(
     _topk,
     (_RATIO, Parameter("selection", "how the largest are found", choices=("exact", "sampled"), default="exact"), _MEMORY),
 )
-RANDOMK = Scheme("randomk", "Random-k", styles.YELLOW, "v", "random gradients with error feedback, all-gathered", _randomk, (_RATIO, _MEMORY))
+RANDOMK = Scheme(
+    "randomk", "Random-k", styles.YELLOW, "v", "random gradients with error feedback, all-gathered", _randomk, (_RATIO, _MEMORY)
+)

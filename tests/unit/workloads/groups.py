@@ -24,12 +24,16 @@ def free_port() -> int:
         return port
 
 
-def train_all(schemes: list[str], world_size: int = 3, prefix: tuple[str, ...] = (), timeout_s: float = 150) -> dict[str, list[dict[str, Any]]]:
+def train_all(
+    schemes: list[str], world_size: int = 3, prefix: tuple[str, ...] = (), timeout_s: float = 150
+) -> dict[str, list[dict[str, Any]]]:
     """Train with every scheme; return the ranks' answers by scheme."""
     port = str(free_port())
     command = [sys.executable, "-m", "tests.unit.workloads.replicas"]
     shell = " & ".join(f"{' '.join(command)} {rank} {world_size} {port} {' '.join(schemes)}" for rank in range(world_size))
-    done = subprocess.run([*prefix, "sh", "-c", f"{shell} & wait"], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
+    done = subprocess.run(
+        [*prefix, "sh", "-c", f"{shell} & wait"], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
     answers: dict[str, list[dict[str, Any]]] = {scheme: [] for scheme in schemes}
     for line in done.stdout.splitlines():
         answer = json.loads(line)

@@ -9,6 +9,8 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workloads.hooks import attach, stats
 
-STEPS = 6
+STEPS = 10
 FRAME_HEADERS_BYTES = 66  # Ethernet, IP, TCP and its timestamps
 
 
@@ -46,6 +48,18 @@ def loopback() -> tuple[int, int]:
     return int(fields[8]), int(fields[9])
 
 
+def payload_bytes_during(action: Callable[[], object]) -> int:
+    """Return what all ranks together sent while each did something, frames' headers and acknowledgements taken off."""
+    dist.barrier()
+    bytes_before, frames_before = loopback()
+    dist.barrier()
+    action()
+    dist.barrier()
+    bytes_after, frames_after = loopback()
+    dist.barrier()
+    return bytes_after - bytes_before - FRAME_HEADERS_BYTES * (frames_after - frames_before)
+
+
 def train(scheme: str, rank: int) -> dict[str, Any]:
     """Train some steps and tell what came of it."""
     model = DistributedDataParallel(build(), bucket_cap_mb=0.1)
@@ -65,26 +79,20 @@ def train(scheme: str, rank: int) -> dict[str, Any]:
 
     for _ in range(2):  # DDP rebuilds its buckets
         step()
-    dist.barrier()
-    before, counted = loopback(), stats(model).bytes_sent
-    dist.barrier()
-    for _ in range(STEPS):
-        step()
-    counted = stats(model).bytes_sent - counted
-    dist.barrier()
-    after = loopback()
-    dist.barrier()
-    frames = after[1] - before[1]
+    before = replace(stats(model))
+    framing_bytes = payload_bytes_during(lambda: None)
+    wire_bytes = payload_bytes_during(lambda: [step() for _ in range(STEPS)])
+    after = replace(stats(model))
     attachment.close()
     return {
         "scheme": scheme,
         "digest": digest(model),
         "ratios": ratios,
         "losses": losses,
-        "counted_bytes": counted,
+        "counted_bytes": after.bytes_sent - before.bytes_sent,
+        "messages": after.messages - before.messages,
         "dense_bytes": stats(model).dense_bytes,
-        "wire_bytes": after[0] - before[0] - frames * FRAME_HEADERS_BYTES,
-        "frames": frames,
+        "wire_bytes": wire_bytes - framing_bytes,
     }
 
 

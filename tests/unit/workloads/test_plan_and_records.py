@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from workloads.exchange.plan import plan_allgather, plan_allreduce
+from workloads.exchange.plan import NOTHING, Plan, plan_allreduce
+from workloads.exchange.ring import plan_ring
 from workloads.job import Job, JobError
 from workloads.policies.policy import Sample
 from workloads.policies.static import Static
@@ -29,16 +30,20 @@ def test_allreduce_bytes_are_what_gloo_was_seen_to_send(size: int, world: int, m
     assert plan_allreduce(size, world).rounds == 2 * (world - 1)
 
 
-@pytest.mark.parametrize(
-    ("size", "world", "measured"), [(100, 2, 388), (6_000_000, 2, 6_000_288), (8000, 3, 16_576), (500_000, 4, 1_500_864)]
-)
-def test_allgather_bytes_are_what_gloo_was_seen_to_send(size: int, world: int, measured: int) -> None:
-    assert plan_allgather(size, world).bytes_sent == measured
-    assert plan_allgather(size, world).rounds == world - 1
+def test_around_a_ring_every_worker_sends_all_payloads_but_its_right_neighbours_and_receives_all_but_its_own() -> None:
+    lengths = [10, 200, 3000, 40_000]
+    framing = 3 * 96  # a message a hop
+    assert [plan_ring(lengths, rank).bytes_sent - framing for rank in range(4)] == [43_010, 40_210, 3210, 43_200]
+    assert [plan_ring(lengths, rank).bytes_received - framing for rank in range(4)] == [43_200, 43_010, 40_210, 3210]
+    assert plan_ring(lengths, 0).rounds == 2.0  # the handshake and three one-way trips
 
 
 def test_one_worker_sends_nothing() -> None:
-    assert plan_allreduce(1000, 1).bytes_sent == plan_allgather(1000, 1).bytes_sent == 0
+    assert plan_allreduce(1000, 1).bytes_sent == plan_ring([1000], 0).bytes_sent == 0
+
+
+def test_costs_add_up() -> None:
+    assert Plan(1, 2, 0.5, 3) + Plan(10, 20, 1.0, 30) + NOTHING == Plan(11, 22, 1.5, 33)
 
 
 def test_the_static_policy_never_changes_its_mind() -> None:

@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from workloads.schemes import SCHEMES, SchemeError, listing, parse_scheme, resolve
+from workloads.policies.policy import Sample
+from workloads.schemes import SchemeError, listing, parse_scheme, resolve, schemes
 
 
 def test_the_registry_is_read_without_importing_torch() -> None:
@@ -12,7 +13,7 @@ def test_the_registry_is_read_without_importing_torch() -> None:
 
 
 def test_names_and_mappings_mean_the_same() -> None:
-    assert parse_scheme("topk-0.1") == {"scheme": "topk", "ratio": 0.1}
+    assert parse_scheme("topk-0.1") == {"scheme": "topk", "ratio": 0.1, "selection": "exact", "memory": "residual"}
     assert parse_scheme({"scheme": "topk", "ratio": 0.1}) == parse_scheme({"scheme": "topk-0.1"}) == parse_scheme("topk-0.1")
     assert parse_scheme({"scheme": "none", "label": "Dense"})["label"] == "Dense"
     assert parse_scheme(resolve("topk-0.01").params) == parse_scheme("topk-0.01")
@@ -30,6 +31,13 @@ def test_names_and_mappings_mean_the_same() -> None:
         ("none-0.1", "takes no value"),
         ({"scheme": "topk", "ratoi": 0.1}, "did you mean 'ratio'"),
         ({"ratio": 0.1}, "needs a name"),
+        ("powersgd", "write for example powersgd-4"),
+        ("powersgd-1.5", "a whole number"),
+        ("3lc-2", "at most 1.999"),
+        ("3lc-0.5", "above 0.999"),
+        ({"scheme": "dc2", "law": "magic"}, "one of proportional, ladder, aimd"),
+        ({"scheme": "netsense", "error_feedback": 1}, "true or false"),
+        ({"scheme": "netsense", "floor": True}, "must be a number"),
     ],
 )
 def test_mistakes_are_answered_with_the_remedy(given: object, sentence: str) -> None:
@@ -43,14 +51,42 @@ def test_labels_and_folder_names() -> None:
     assert resolve("none").slug == "none"
 
 
+def test_parameters_show_in_label_and_folder_only_when_they_differ_from_the_default() -> None:
+    assert (resolve("3lc").label, resolve("3lc").slug, resolve("3lc-1").slug) == ("3LC", "3lc", "3lc")
+    assert (resolve("3lc-1.75").label, resolve("3lc-1.75").slug) == ("3LC 1.75", "3lc-1.75")
+    assert resolve("3lc-ps").slug == "3lc-ps"
+    assert resolve("3lc-ps-1.5").slug == "3lc-ps-1.5"
+    assert resolve({"scheme": "dc2", "law": "aimd"}).slug == "dc2-lawaimd"
+    assert resolve({"scheme": "netsense", "floor": 0.001}).slug == "netsense-floor0.001"
+    assert resolve({"scheme": "netsense", "error_feedback": False}).label == "NetSenseML error_feedback false"
+
+
 def test_every_variant_looks_different() -> None:
-    resolved = [resolve(s) for s in ("none", "fp16", "topk-0.5", "topk-0.1", "topk-0.05", "topk-0.01", "topk-0.001")]
-    assert len({r.colour for r in resolved}) == len(resolved)
+    names = ("none", "fp16", "bf16", "topk-0.5", "topk-0.1", "topk-0.05", "topk-0.01", "topk-0.001", "randomk-0.1", "qsgd", "terngrad")
+    resolved = [
+        resolve(s) for s in (*names, "onebit", "natural", "powersgd-2", "powersgd-4", "3lc", "3lc-1.75", "3lc-ps", "dc2", "netsense")
+    ]
     assert len({(r.colour, r.marker) for r in resolved}) == len(resolved)
+    five = [resolve(s) for s in ("none", "topk-0.1", "3lc", "dc2", "netsense")]
+    assert len({r.colour for r in five}) == 5
     assert resolve("topk-0.01").marker != resolve("topk-0.1").marker
 
 
 def test_the_listing_names_every_scheme() -> None:
-    assert [name for name, _ in listing()] == ["none", "fp16", "topk-RATIO"]
+    names = {"none", "fp16", "bf16", "topk-RATIO", "randomk-RATIO", "qsgd", "terngrad", "onebit", "natural", "powersgd-RANK"}
+    assert {name for name, _ in listing()} == names | {"3lc", "3lc-ps", "dc2", "netsense", "budget"}
     assert all(summary for _, summary in listing())
-    assert set(SCHEMES) == {"none", "fp16", "topk"}
+
+
+def test_every_scheme_can_be_built() -> None:
+    for name, scheme in schemes().items():
+        parts = resolve(f"{name}-{4 if scheme.short.whole else 0.1}" if scheme.short and scheme.short.required else name).build()
+        assert parts.stock == (name == "none")
+        assert parts.policy.senses == (name in ("dc2", "netsense", "budget"))
+
+
+def test_constants_given_reach_the_policy() -> None:
+    assert resolve({"scheme": "netsense", "initial": 0.3}).build().policy.decide(Sample(0)).ratio == 0.3
+    assert resolve({"scheme": "netsense", "variant": "prototype"}).build().policy.decide(Sample(0)).ratio == 0.75
+    assert resolve("dc2").build().policy.decide(Sample(0)).ratio == 1.0
+    assert resolve({"scheme": "netsense", "prune": 0.5}).build().pruned == 0.5
