@@ -9,7 +9,7 @@ EXPERIMENT ?= experiments/quick.yaml
 RESULTS ?= results/$(basename $(notdir $(EXPERIMENT)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup experiment figures sweep reproduce bench test test-unit lint doctor clean
+.PHONY: help setup experiment figures sweep reproduce bench study test test-unit lint doctor clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,11 +29,16 @@ figures: $(READY) ## draw the figures of RESULTS again (default results/quick), 
 sweep: $(READY) ## sweep bandwidth and delay (experiments/sweep.yaml), resumable
 	@$(SUDO) $(BIN)/testbed run --resume experiments/sweep.yaml
 
-reproduce: $(READY) ## the papers' figures (not there yet: the schemes come first)
-	@echo "make reproduce: the papers' schemes are not built yet; 'make experiment' compares the ones that are" >&2; exit 2
+reproduce: $(READY) ## the papers' figures (not there yet)
+	@echo "make reproduce: the papers' scenarios are not built yet; 'make experiment' and 'make study' compare the schemes" >&2; exit 2
 
-bench: $(READY) ## measure the emulator: rates, round-trip times, set-up times, into docs/benchmarks.md
+bench: $(READY) ## measure emulator, codecs and hooks, into docs/benchmarks.md (10 minutes)
 	@$(SUDO) $(BIN)/python -m tests.bench
+
+study: $(READY) ## compare all schemes over several seeds, into docs/comparison.md (an hour and a half, resumable)
+	@$(SUDO) $(BIN)/testbed run --resume experiments/repeats.yaml
+	@$(SUDO) $(BIN)/testbed run --resume experiments/baselines.yaml
+	@$(BIN)/python -m analysis.compare results/repeats results/baselines --out docs/comparison.md
 
 test: $(READY) lint ## lint, unit tests, then tests that boot networks and train (root)
 	@$(BIN)/pytest tests/unit

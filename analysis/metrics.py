@@ -64,6 +64,18 @@ def repeats_interval(values: list[float]) -> Interval:
     return Interval(max(0.0, middle - half), middle + half, f"95 % Student t over {count} repeats")
 
 
+def step_count(steps: pd.DataFrame) -> int:
+    """Return how many steps worker 0 finished."""
+    return int(_worker0(steps)["step"].nunique())
+
+
+def is_adaptive(steps: pd.DataFrame) -> bool:
+    """Tell whether the ratio moved during the run (by over 1 %), or the policy believed something about the network."""
+    ratio = _worker0(steps)["ratio"].dropna()
+    moved = len(ratio) > 0 and bool(ratio.max() > 1.01 * ratio.min())
+    return moved or bool(steps[["btlbw_bps", "congested"]].notna().any(axis=None))
+
+
 def mean_step_s(steps: pd.DataFrame) -> float:
     """Return the mean step time of worker 0, whose clock is the training clock."""
     return _mean(_worker0(steps)["step_s"])

@@ -91,6 +91,7 @@ class Attachment:
         self.encode_total_s = 0.0
         self._step, self._ended, self._now_s = 0, 0.0, 0.0
         self._stock_buckets: list[int] = []
+        self._stock_forwards = 0
         self._lock = threading.Lock()
         self._counter = None if has_hook else model.register_forward_hook(self._on_stock_forward)
         if has_hook:
@@ -141,14 +142,17 @@ class Attachment:
         self.parts.exchange.reset()
         self.parts.policy.reset()
         self.current, self.totals = StepTraffic(), Stats(self.scheme.slug)
-        self._step, self._ended, self._now_s = 0, 0.0, 0.0
+        self._step, self._ended, self._now_s, self._stock_forwards = 0, 0.0, 0.0, 0
         if self._pruning is not None:
             self._pruning = Pruning(self.model, self.parts.pruned)
 
     def settle(self) -> None:
-        """Add a step that nobody took to the totals."""
+        """Add steps that nobody took to the totals."""
         if self.current.dense_bytes:
             self.take()
+        forwards, self._stock_forwards = self._stock_forwards, 0
+        for _ in range(forwards):
+            self._account(self._stock_step())
 
     def close(self) -> None:
         """End the exchange's threads, stop counting."""
@@ -212,7 +216,7 @@ class Attachment:
     def _on_stock_forward(self, model: object, inputs: object, output: object) -> None:
         # the stock path tells nobody about its steps: count the forward passes whose backward will exchange gradients
         if self.model.training and torch.is_grad_enabled() and self.model.require_backward_grad_sync:
-            self._account(self._stock_step())
+            self._stock_forwards += 1
 
     def _stock_step(self) -> StepTraffic:
         if not self._stock_buckets:

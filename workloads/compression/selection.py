@@ -70,12 +70,16 @@ def _candidates(bits: NDArray[np.uint32], k: int) -> NDArray[np.int32] | None:
 
 def _select(bits: NDArray[np.uint32], out: NDArray[np.int32]) -> None:
     """Fill `out` as select_largest does, looking at every element."""
-    first = bits.size - out.size
+    threshold, ties = _threshold(bits, out.size)
+    find_above(bits, threshold, ties, out)
+
+
+def _threshold(bits: NDArray[np.uint32], k: int) -> tuple[np.uint32, int]:
+    """Return the k-th largest magnitude, and how many of the k are equal to it."""
+    first = bits.size - k
     magnitudes = bits & ABSOLUTE
     magnitudes.partition(first)  # vector instructions: three times faster than a radix select among a million candidates
-    threshold = magnitudes[first]
-    above = int(np.count_nonzero(magnitudes[first:] > threshold))
-    find_above(bits, threshold, out.size - above, out)
+    return magnitudes[first], k - int(np.count_nonzero(magnitudes[first:] > magnitudes[first]))
 
 
 def select_largest_torch(row: Tensor, out: Tensor) -> None:

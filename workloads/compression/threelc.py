@@ -19,6 +19,8 @@ from workloads.compression.selection import float32_row
 from workloads.compression.threelc_kernels import RAW
 from workloads.compression.topk import aligned
 
+ENTRY_BYTES = 12  # of a tensor in the table
+
 
 @dataclass(frozen=True)
 class Table:
@@ -31,7 +33,7 @@ class Table:
     @property
     def nbytes(self) -> int:
         """Return the table's length in a payload."""
-        return 12 * self.counts.size
+        return ENTRY_BYTES * self.counts.size
 
     @property
     def raw_bytes(self) -> int:
@@ -110,8 +112,8 @@ def _new_table(n: int, sizes: tuple[int, ...], raw_below: int) -> Table:
 
 def _read_table(header: Header, buffer: Tensor) -> Table:
     """Return a payload's table, checked against the header and the payload's length."""
-    words = buffer[HEADER_BYTES : HEADER_BYTES + 12 * header.k].cpu().numpy().copy()
-    if words.size != 12 * header.k:
+    words = buffer[HEADER_BYTES : HEADER_BYTES + ENTRY_BYTES * header.k].cpu().numpy().copy()
+    if words.size != ENTRY_BYTES * header.k:
         raise PayloadError(f"a payload of {buffer.numel()} bytes has no room for a table of {header.k} tensors")
     counts, lengths, scales = words.view(np.int32).reshape(3, header.k)
     table = Table(counts, lengths, scales.view(np.float32))

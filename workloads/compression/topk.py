@@ -17,6 +17,7 @@ from workloads.compression.topk_kernels import are_ascending_below, gather, scat
 INDEX_BYTES = 4
 VALUE_TYPES = {FLOAT32: torch.float32, FLOAT16: torch.float16}  # as the header names them
 LARGEST_HALF = 65504.0
+CHUNK = 1 << 18  # values converted at once, so that temporaries stay small
 
 
 class TopK(Codec):
@@ -81,9 +82,10 @@ def write_values(header: Header, payload: Tensor, row: Tensor) -> None:
     """Write the values at the payload's indices."""
     indices, values = _split(header, payload)
     if header.dtype == FLOAT16:
-        chosen = row.index_select(0, indices)
-        # an overflow would turn a large finite value into an infinity: saturate instead, and keep what is not finite
-        values.copy_(torch.where(chosen.isfinite(), chosen.clamp(-LARGEST_HALF, LARGEST_HALF), chosen))
+        for some_indices, some_values in zip(indices.split(CHUNK), values.split(CHUNK), strict=True):
+            chosen = row.index_select(0, some_indices)
+            # an overflow would turn a large finite value into an infinity: saturate instead, and keep what is not finite
+            some_values.copy_(torch.where(chosen.isfinite(), chosen.clamp(-LARGEST_HALF, LARGEST_HALF), chosen))
     elif row.is_cpu:
         gather(bits_of(row), indices.numpy(), bits_of(values))
     else:
