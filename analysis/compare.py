@@ -37,6 +37,7 @@ REGRETS = ["target", "seeds", "reached", "median_s", "oracle", "oracle_s", "orac
 GAPS = ["difference_points", "difference_min", "difference_max"]
 ACCURACIES = ["steps", "seeds", "mean", "min", "max", "pairs", *GAPS, "other_steps", "no_final"]
 Row = dict[Any, Any]
+Columns = dict[str, Callable[[Row], str]]  # heading and what a row says under it
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ def times(table: pd.DataFrame) -> pd.DataFrame:
         if not math.isnan(head["target"]):
             taken, others = own["time_s"].fillna(math.inf), none["time_s"].fillna(math.inf)
             pairs = own.index.intersection(none.index) if head["scheme"] != BASELINE else own.index[:0]
-            row |= {"reached": int(own["time_s"].notna().sum()), "median_s": taken.replace([], []).median()}
+            middle_s = float(taken.median())
+            row |= {"reached": int(own["time_s"].notna().sum()), "median_s": middle_s if math.isfinite(middle_s) else metrics.NAN}
             row |= {"pairs": len(pairs), "shorter": int((taken[pairs] < others[pairs]).sum())}
         rows.append(head | row)
     return pd.DataFrame(rows, columns=[*HEAD, *TIMES]).astype({"reached": "Int64", "pairs": "Int64", "shorter": "Int64"})
@@ -144,7 +146,7 @@ def regrets(reached: pd.DataFrame) -> pd.DataFrame:
         candidates = fixed[always].sort_values("median_s", kind="stable")
         oracle: Row = candidates.iloc[0].to_dict() if len(candidates) else {}
         best_s = float(oracle.get("median_s", metrics.NAN))
-        common: Row = {"oracle": oracle.get("scheme"), "oracle_s": best_s, "oracle_seeds": oracle.get("seeds", 0)}
+        common: Row = {"oracle": oracle.get("scheme", ""), "oracle_s": best_s, "oracle_seeds": oracle.get("seeds", 0)}
         common |= {"candidates": ", ".join(fixed.loc[always, "scheme"]), "excluded": ", ".join(fixed.loc[~always, "scheme"])}
         for row in cell[cell["adaptive"] & ~cell["scheme"].str.startswith(FIXED)].to_dict("records"):
             rows.append(row | common | {"regret": row["median_s"] / best_s - 1 if best_s > 0 else metrics.NAN})
@@ -304,8 +306,8 @@ _ACCURACY_NOTE = (
 )
 
 
-def _say(value: Any, form: str, scale: float = 1.0) -> str:
-    return "-" if value is None or pd.isna(value) else format(scale * value, form)
+def _say(value: float, form: str, scale: float = 1.0) -> str:
+    return "-" if math.isnan(value) else format(scale * value, form)
 
 
 def _range(row: Row, form: str, low: str, high: str, scale: float = 1.0) -> str:
@@ -322,7 +324,7 @@ def _left_out(row: Row) -> str:
 
 
 def _above(row: Row) -> str:
-    return "no interval" if row["above"] is None else "yes" if row["above"] else "no"
+    return "no interval" if pd.isna(row["above"]) else "yes" if row["above"] else "no"
 
 
 def _reached(row: Row) -> str:
@@ -344,14 +346,12 @@ def _targets(reached: pd.DataFrame) -> list[str]:
     lines = []
     for row in reached.drop_duplicates("cell_key").to_dict("records"):
         where = f" at {row['cell']}" if row["cell"] else ""
-        known = not math.isnan(row["target"])
-        lines.append(
-            f"Target{where}: {row['target']:.4g} ({row['target_from']})." if known else f"No target{where}: no valid run of `none`."
-        )
+        said = f"Target{where}: {row['target']:.4g} ({row['target_from']})."
+        lines.append(f"No target{where}: no valid run of `none`." if math.isnan(row["target"]) else said)
     return lines
 
 
-def _table(frame: pd.DataFrame, columns: dict[str, Callable[[Row], str]], otherwise: str) -> str:
+def _table(frame: pd.DataFrame, columns: Columns, otherwise: str) -> str:
     """Return a Markdown table; a column that is empty in every row is not shown."""
     rows = [[text(row) for text in columns.values()] for row in frame.to_dict("records")]
     if not rows:
@@ -361,8 +361,9 @@ def _table(frame: pd.DataFrame, columns: dict[str, Callable[[Row], str]], otherw
     return "\n".join("| " + " | ".join(line[place] for place in shown) + " |" for line in lines)
 
 
-_NAMES: dict[str, Callable[[Row], str]] = {"cell": lambda row: str(row["cell"]), "scheme": lambda row: str(row["scheme"])}
-_SPEEDUP_COLUMNS: dict[str, Callable[[Row], str]] = {
+_NAMES: Columns = {"cell": lambda row: str(row["cell"]), "scheme": lambda row: str(row["scheme"])}
+_REACHING: Columns = {"seeds that reached it": _reached, "median, s": lambda row: _say(row["median_s"], ".1f")}
+_SPEEDUP_COLUMNS: Columns = {
     "workload": lambda row: str(row["workload"]),
     **_NAMES,
     "repeats": lambda row: str(row["pairs"]),
@@ -373,24 +374,18 @@ _SPEEDUP_COLUMNS: dict[str, Callable[[Row], str]] = {
     f"interval above {ABOVE:g}": _above,
     "left out": _left_out,
 }
-_TIME_COLUMNS: dict[str, Callable[[Row], str]] = {
+_TIME_COLUMNS: Columns = {**_NAMES, **_REACHING, "shorter than `none` in every pair": _shorter, "left out": _left_out}
+_REGRET_COLUMNS: Columns = {
     **_NAMES,
-    "seeds that reached it": _reached,
-    "median, s": lambda row: _say(row["median_s"], ".1f"),
-    "shorter than `none` in every pair": _shorter,
-    "left out": _left_out,
-}
-_REGRET_COLUMNS: dict[str, Callable[[Row], str]] = {
-    **_NAMES,
-    "seeds that reached it": _reached,
-    "median, s": lambda row: _say(row["median_s"], ".1f"),
-    "oracle": lambda row: f"{row['oracle']} ({row['oracle_seeds']} seeds)" if row["oracle"] else "-",
+    **_REACHING,
+    "oracle": lambda row: f"{row['oracle']} ({row['oracle_seeds']} seed{'s' * (row['oracle_seeds'] > 1)})" if row["oracle"] else "-",
     "oracle's median, s": lambda row: _say(row["oracle_s"], ".1f"),
     "regret": lambda row: _say(row["regret"], "+.0f", 100) + (" %" if not pd.isna(row["regret"]) else ""),
     "candidates": lambda row: row["candidates"] or "-",
     "not candidates": lambda row: row["excluded"] or "-",
+    "left out": _left_out,
 }
-_ACCURACY_COLUMNS: dict[str, Callable[[Row], str]] = {
+_ACCURACY_COLUMNS: Columns = {
     **_NAMES,
     "steps": lambda row: str(row["steps"]),
     "seeds": lambda row: str(row["seeds"]),

@@ -1,4 +1,4 @@
-"""Measure the emulator itself: python -m tests.bench (as root), or `make bench`. Writes docs/benchmarks.md.
+"""Measure the emulator, the codecs and the hooks: python -m tests.bench (as root), or `make bench`. Writes docs/benchmarks.md.
 
 Ratios and times of one run on one machine, never a pass or fail: the bars are in tests/fidelity.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from testbed import machine
 from testbed.lock import MachineLock
+from tests import bench_codecs, bench_hooks, bench_sensing
 from tests.emulation.scenarios import play, teardown_s
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
@@ -53,16 +54,20 @@ def main() -> None:
     machine.require_emulation()
     kernel = machine.has_kernel_datapath()
     with MachineLock(share=False, waiting=print):
-        measure(kernel)
+        library = [bench_codecs.section(), bench_sensing.section()]
+        emulator = measure_emulator(kernel)
+    hooks = bench_hooks.section()  # runs experiments, which take the lock themselves
+    TARGET.write_text("\n".join([emulator, *library, hooks]))
+    print(f"written to {TARGET}")
 
 
-def measure(kernel: bool) -> None:
-    """Measure everything and write the page."""
+def measure_emulator(kernel: bool) -> str:
+    """Measure rates, round-trip times and set-up times."""
     fidelity, networks, down_s = fidelity_rows(), network_rows(), teardown_s(workers=8)
     machine.forget_ceiling()
     ceilings = ", ".join(f"{machine.ceiling_bps(mtu, kernel) / 1e6:.0f} Mbit/s at MTU {mtu}" for mtu in (1500, 9000))
     delay = machine.trial("delay", kernel)
-    text = f"""# Benchmarks
+    return f"""# Benchmarks
 
 Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, kernel {platform.release()},
 Open vSwitch {machine.versions().get("openvswitch")}, {"kernel" if kernel else "userspace"} datapath. One run, one machine: read the ratios.
@@ -90,8 +95,6 @@ The bottleneck of a dumbbell of 4 hosts is overloaded both ways by a ring of UDP
 delivered makes the ceiling, counted in switch traversals of the whole ring: {ceilings}. A round trip of
 {delay["configured_rtt_s"] * 1e3:.0f} ms takes {delay["excess_s"] * 1e3:+.2f} ms before calibration.
 """
-    TARGET.write_text(text)
-    print(f"written to {TARGET}")
 
 
 if __name__ == "__main__":

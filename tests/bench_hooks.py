@@ -103,11 +103,11 @@ def section() -> str:
     ratio = attach_cost()
     rows = "\n".join(overlap_rows())
     return f"""## What the hook costs and hides
-`attach(model, "none")` over DDP with nothing attached: {ratio:.3f} times the step time (2 workers over loopback, {ROUNDS} interleaved rounds of
-{STEPS} steps, median).
+`attach(model, "none")` over DDP with nothing attached: {ratio:.3f} times the step time (2 workers over loopback, {ROUNDS} interleaved
+rounds of {STEPS} steps, median).
 
-Replay of ResNet-18's gradients (3 buckets), 2 workers, 200 Mbit/s: *alone* is a step without compute, so all of it is encoding, exchange and
-decoding; then the same with 2 s of slept compute. *Hidden* is the share of *alone* that the step does not show.
+Replay of ResNet-18's gradients (3 buckets), 2 workers, 200 Mbit/s: *alone* is a step without compute, so all of it is encoding,
+exchange and decoding; then the same with 2 s of slept compute. *Hidden* is the share of *alone* that the step does not show.
 
 | scheme | alone (s) | compute (s) | step (s) | hidden | valid |
 |---|---|---|---|---|---|

@@ -42,7 +42,15 @@ def folder(tmp_path):
     folder = RunFolder(tmp_path / "none", {})
     for rank in (0, 1):
         write_lines(folder.stream / f"steps-{rank}.jsonl", [{**STEP, "rank": rank, "mono_s": 100.5 + rank}])
-        worker = {"rank": rank, "parameter_digest": "a", "quiet_compute_s": 0.060, "rounds": 2, "messages": 0, "pattern": "ring", "steps": 1}
+        worker = {
+            "rank": rank,
+            "parameter_digest": "a",
+            "quiet_compute_s": 0.060,
+            "rounds": 2,
+            "messages": 0,
+            "pattern": "ring",
+            "steps": 1,
+        }
         write_json(folder.stream / f"worker-{rank}.json", worker)
     write_lines(folder.stream / "events-0.jsonl", [{"kind": "measured_start", "mono_s": 100.0}, {"kind": "measured_end", "mono_s": 110.0}])
     write_lines(
@@ -73,7 +81,9 @@ def test_cpu_time_is_that_of_the_measured_part_and_what_is_not_ours_is_foreign(p
 
 
 def test_what_is_wrong_is_told_in_words(plan, folder):
-    write_json(folder.stream / "worker-1.json", {"parameter_digest": "b", "quiet_compute_s": 0.060, "rounds": 2, "messages": 0, "pattern": "ring"})
+    write_json(
+        folder.stream / "worker-1.json", {"parameter_digest": "b", "quiet_compute_s": 0.060, "rounds": 2, "messages": 0, "pattern": "ring"}
+    )
     judged = judge(plan, folder)
     assert (judged["valid"], judged["invalid_reasons"]) == (False, ["the workers' models differ at the end"])
 
