@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from workloads.compression.memory import Memory, NoMemory
 from workloads.exchange.exchange import Bucket, Exchange, Transfer
@@ -40,7 +39,7 @@ class _Sum(Transfer):
         compensated = memory.compensate(bucket.index, bucket.layout, bucket.flat)
         dtype = self._exchange.dtype or bucket.flat.dtype
         if dtype == bucket.flat.dtype:
-            self._packed: Tensor = torch.div(compensated, world_size, out=bucket.flat)
+            self._packed = torch.div(compensated, world_size, out=bucket.flat)
         else:
             self._packed = torch.mul(compensated, 1.0 / world_size, out=torch.empty_like(bucket.flat, dtype=dtype))
         memory.clear(bucket.index)
