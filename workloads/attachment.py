@@ -181,7 +181,7 @@ class Attachment:
             if is_over:
                 self._end_step(step, decoded)
         except Exception as error:  # DDP raises it where backward waits
-            promise.set_exception(error)  # type: ignore[arg-type] - torch annotates it as a value
+            promise.set_exception(error)  # type: ignore[arg-type]  # torch annotates it as a value
         else:
             promise.set_result(bucket.flat)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from workloads.compression.codec import BFLOAT16, FLOAT16, FLOAT32, Codec, Header
-from workloads.compression.quantize_kernels import add_values, new_payload, open_dense, split
+from workloads.compression.payload import add_values, new_payload, open_dense, split
 from workloads.compression.selection import float32_row
 
 _FORMATS = {torch.float32: (4, FLOAT32), torch.float16: (5, FLOAT16), torch.bfloat16: (6, BFLOAT16)}  # codec id, dtype in the header

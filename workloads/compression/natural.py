@@ -10,36 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workloads.compression.codec import Codec, Header
-from workloads.compression.quantize_kernels import (
-    Keys,
-    add_compiled,
-    add_values,
-    generator,
-    natural_add,
-    natural_encode,
-    new_payload,
-    open_dense,
-    pack,
-    packed_bytes,
-    split,
-    unpack,
-)
+from workloads.compression.codec import Header
+from workloads.compression.packing import pack, packed_bytes, unpack
+from workloads.compression.payload import add_compiled, add_values, new_payload, open_dense, split
+from workloads.compression.quantize_kernels import natural_add, natural_encode
+from workloads.compression.randomness import StochasticCodec, generator
 from workloads.compression.selection import float32_row
 
 
-class Natural(Codec):
+class Natural(StochasticCodec):
     """Payload: header, n exponents as float32 has them (0 is zero, 255 is NaN or infinity), n sign bits."""
 
     codec_id = 11
     fixed_size = True
-
-    def __init__(self, *, force_torch: bool = False) -> None:
-        self._keys, self._force_torch = Keys(), force_torch
-
-    def reseed(self, seed: int) -> None:
-        """Begin the random numbers anew."""
-        self._keys = Keys(seed)
 
     def encode(self, flat: Tensor, ratio: float = 1.0, sizes: tuple[int, ...] = ()) -> Tensor:
         """Return the payload of all values, rounded at random."""

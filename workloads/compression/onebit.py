@@ -10,21 +10,19 @@ import torch
 from torch import Tensor
 
 from workloads.compression.codec import Codec, Header
-from workloads.compression.quantize_kernels import (
+from workloads.compression.packing import pack, unpack
+from workloads.compression.payload import (
     add_compiled,
     add_values,
     code_bytes,
     new_payload,
-    onebit_add,
-    onebit_encode,
     open_payload,
-    pack,
     read_sizes,
     segments,
     split,
     tensor_sizes,
-    unpack,
 )
+from workloads.compression.quantize_kernels import onebit_add, onebit_encode
 from workloads.compression.selection import CHUNK, float32_row
 
 BITS = 1

@@ -6,31 +6,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workloads.compression.codec import Codec, Header, PayloadError
-from workloads.compression.quantize_kernels import (
-    LARGEST,
-    ROW,
-    Keys,
-    add_compiled,
-    add_values,
-    generator,
-    largest_code,
-    new_payload,
-    open_dense,
-    pack,
-    packed_bytes,
-    qsgd_add,
-    qsgd_encode,
-    split,
-    unpack,
-)
+from workloads.compression.codec import Header, PayloadError
+from workloads.compression.packing import largest_code, pack, packed_bytes, unpack
+from workloads.compression.payload import add_compiled, add_values, new_payload, open_dense, split
+from workloads.compression.quantize_kernels import LARGEST, ROW, qsgd_add, qsgd_encode
+from workloads.compression.randomness import StochasticCodec, generator
 from workloads.compression.selection import float32_row
 
 MAX_LEVELS = 127
 LEVELS_BYTES = 4
 
 
-class QSGD(Codec):
+class QSGD(StochasticCodec):
     """Payload: header, int32 levels s, a float32 L2 norm for every bucket of 512, codes 0..2s for the levels -s..s.
 
     A code has 8 bits, 4 where s is at most 7, 2 where it is 1. A bucket with NaN or infinity has the norm NaN.
@@ -43,11 +30,7 @@ class QSGD(Codec):
         if not 1 <= levels <= MAX_LEVELS:
             raise ValueError(f"QSGD has 1 to {MAX_LEVELS} levels, not {levels}")
         self.levels = levels
-        self._keys, self._force_torch = Keys(), force_torch
-
-    def reseed(self, seed: int) -> None:
-        """Begin the random numbers anew."""
-        self._keys = Keys(seed)
+        super().__init__(force_torch=force_torch)
 
     def encode(self, flat: Tensor, ratio: float = 1.0, sizes: tuple[int, ...] = ()) -> Tensor:
         """Return the payload of all values, rounded at random."""

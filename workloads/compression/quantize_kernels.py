@@ -1,210 +1,26 @@
-"""What the quantizers share: compiled loops for the CPU, bit packing in torch for other devices, and the frame of a payload.
+"""The quantizers' compiled loops.
 
 Signatures are explicit, so that compiling happens at import (cached on disk), never inside a measured step. Loops quantize
 512 values into a row of one byte each, then pack the row: both halves vectorise, a loop that does both at once does not.
+A scale that is NaN makes all it scales NaN, since the codes are zero then and 0 * NaN is NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
 import numba
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from workloads.compression.codec import FLOAT32, HEADER_BYTES, Header, PayloadError, read_header
-from workloads.compression.topk import aligned
+from workloads.compression.packing import pack_row, unpack_row
+from workloads.compression.randomness import draw, uniform
 from workloads.compression.topk_kernels import ABSOLUTE
 
 ROW = 512  # values quantized at a time; also QSGD's bucket
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # splitmix64's increment
 LARGEST = float(np.finfo(np.float32).max)
 INFINITY = np.uint32(0x7F800000)  # its bits
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
-
-
-# Random numbers: a hash of (key, index), so that any element's number can be had without those before it.
-
-
-@numba.njit("uint64(uint64)", cache=True, nogil=True)
-def mix(state: np.uint64) -> np.uint64:
-    """Scramble 64 bits (splitmix64; Steele et al. 2014)."""
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
-
-
-@numba.njit("uint64(uint64, int64)", cache=True, nogil=True)
-def draw(key: np.uint64, index: int) -> np.uint64:
-    """Return the 64 random bits of an index."""
-    return mix(key + np.uint64(index + 1) * GOLDEN)
-
-
-@numba.njit("float64(uint64, int64)", cache=True, nogil=True)
-def uniform(key: np.uint64, index: int) -> float:
-    """Return an index's random number in [0, 1)."""
-    return np.float64(np.int32(draw(key, index) >> np.uint64(33))) * 2.0**-31
-
-
-class Keys:
-    """A fresh key for every encode, the same ones again after reseeding."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self._state = np.uint64(mix(np.uint64(seed % (1 << 64))))
-        self._calls = 0
-
-    def next(self) -> int:
-        """Return the next key."""
-        self._calls += 1
-        return int(draw(self._state, self._calls))
-
-
-def generator(key: int, device: torch.device) -> torch.Generator:
-    """Return torch's random numbers for a key."""
-    return torch.Generator(device).manual_seed(key)
-
-
-# Packing codes of 1, 2, 4 or 8 bits into bytes, the first in the lowest bits.
-
-
-@numba.njit("void(uint8[::1], int64, uint8[::1])", cache=True, nogil=True)
-def pack_row(codes: Bytes, bits: int, packed: Bytes) -> None:
-    """Pack a row of codes, given in whole bytes; fast where the caller's bits are a constant, so that the loop unrolls."""
-    per_byte = 8 // bits
-    for byte in range(packed.size):
-        joined = np.uint8(0)
-        for lane in range(per_byte):
-            joined |= codes[byte * per_byte + lane] << np.uint8(lane * bits)
-        packed[byte] = joined
-
-
-@numba.njit("void(uint8[::1], int64, uint8[::1])", cache=True, nogil=True)
-def unpack_row(packed: Bytes, bits: int, codes: Bytes) -> None:
-    """Undo pack_row."""
-    per_byte = 8 // bits
-    mask = np.uint8((1 << bits) - 1)
-    for byte in range(packed.size):
-        for lane in range(per_byte):
-            codes[byte * per_byte + lane] = (packed[byte] >> np.uint8(lane * bits)) & mask
-
-
-@numba.njit("int64(uint8[::1], int64)", cache=True, nogil=True)
-def largest_code(packed: Bytes, bits: int) -> int:
-    """Return the largest code in a packed row, so that one out of range is found before anything is added."""
-    mask = np.uint8((1 << bits) - 1)
-    largest = np.uint8(0)
-    for shift in range(0, 8, bits):
-        for byte in range(packed.size):
-            largest = max(largest, (packed[byte] >> np.uint8(shift)) & mask)
-    return int(largest)
-
-
-def pack(codes: Tensor, bits: int) -> Tensor:
-    """Pack a row of uint8 codes by torch operations."""
-    per_byte = 8 // bits
-    lanes = torch.nn.functional.pad(codes, (0, -codes.numel() % per_byte)).view(-1, per_byte)
-    packed = lanes[:, 0].clone()
-    for lane in range(1, per_byte):
-        packed |= lanes[:, lane] << (lane * bits)
-    return packed
-
-
-def unpack(packed: Tensor, bits: int, n: int) -> Tensor:
-    """Return the first n codes of a packed row by torch operations."""
-    shifts = torch.arange(0, 8, bits, dtype=torch.uint8, device=packed.device)
-    return ((packed[:, None] >> shifts) & ((1 << bits) - 1)).view(-1)[:n]
-
-
-def packed_bytes(n: int, bits: int) -> int:
-    """Return how many bytes n codes fill."""
-    return (n * bits + 7) // 8
-
-
-# The frame of a payload: header and body, and the tensors inside a flat one.
-
-
-def new_payload(header: Header, device: torch.device, *part_bytes: int) -> tuple[Tensor, list[Tensor]]:
-    """Return a payload with its header written and its parts still to be filled."""
-    payload = torch.empty(HEADER_BYTES + sum(part_bytes), dtype=torch.uint8, device=device)
-    payload[:HEADER_BYTES] = torch.frombuffer(bytearray(header.pack()), dtype=torch.uint8)
-    return payload, split(payload[HEADER_BYTES:], *part_bytes)
-
-
-def open_payload(buffer: Tensor, codec_id: int, out: Tensor, dtype: int = FLOAT32) -> tuple[Header, Tensor]:
-    """Return the header of a payload meant for `out`, and its body with words aligned on the device of `out`."""
-    header = read_header(buffer, codec_id)
-    if header.dtype != dtype:
-        raise PayloadError(f"payload of codec {codec_id} with values of dtype {header.dtype}, not {dtype}")
-    if header.n != out.numel():
-        raise PayloadError(f"payload of {header.n} elements for a tensor of {out.numel()}")
-    return header, aligned(buffer.to(out.device))[HEADER_BYTES:]
-
-
-def open_dense(buffer: Tensor, codec_id: int, out: Tensor, dtype: int = FLOAT32) -> tuple[Header, Tensor]:
-    """Open a payload that counts all its elements as sent."""
-    header, body = open_payload(buffer, codec_id, out, dtype)
-    if header.k != header.n:
-        raise PayloadError(f"payload of codec {codec_id} claims to send {header.k} of {header.n} elements, not all")
-    return header, body
-
-
-def split(body: Tensor, *part_bytes: int) -> list[Tensor]:
-    """Cut a body into its parts, which it must fill exactly."""
-    if body.numel() != sum(part_bytes):
-        raise PayloadError(f"a payload with a body of {sum(part_bytes)} bytes was expected, not {body.numel()}")
-    return list(body.split(list(part_bytes)))
-
-
-def tensor_sizes(n: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the sizes of the tensors in a row of n elements, without empty ones."""
-    if sizes and (min(sizes) < 0 or sum(sizes) != n):
-        raise ValueError(f"the sizes of {len(sizes)} tensors sum to {sum(sizes)}, but there are {n} elements")
-    return tuple(size for size in sizes or (n,) if size)
-
-
-def read_sizes(body: Tensor, header: Header) -> list[int]:
-    """Read the table of k int32 tensor sizes that a body begins with."""
-    if body.numel() < 4 * header.k:
-        raise PayloadError(f"a payload of {header.k} tensors ends within the table of their sizes")
-    sizes: list[int] = body[: 4 * header.k].view(torch.int32).tolist()
-    if min(sizes, default=1) < 1 or sum(sizes) != header.n:
-        raise PayloadError(f"the tensor sizes in a payload sum to {sum(sizes)}, not to its {header.n} elements")
-    return sizes
-
-
-def segments(sizes: Sequence[int], bits: int) -> Iterator[tuple[slice, slice]]:
-    """Yield where each tensor's elements lie, and where the bytes of its codes: each tensor begins a new byte."""
-    element = byte = 0
-    for size in sizes:
-        yield slice(element, element + size), slice(byte, byte + packed_bytes(size, bits))
-        element, byte = element + size, byte + packed_bytes(size, bits)
-
-
-def code_bytes(sizes: Sequence[int], bits: int) -> int:
-    """Return how many bytes the codes of tensors fill."""
-    return sum(packed_bytes(size, bits) for size in sizes)
-
-
-def add_values(out: Tensor, values: Tensor, scale: float) -> None:
-    """Add `scale` times a row of values to a tensor of any float dtype and layout."""
-    out.detach().add_(values.view(out.shape), alpha=scale)
-
-
-def add_compiled(out: Tensor, kernel: Callable[[float, Floats], None], scale: float) -> None:
-    """Let a compiled loop add to a tensor, by way of a row of float32 if it is none itself."""
-    if out.dtype == torch.float32 and out.is_contiguous():
-        kernel(scale, out.detach().view(-1).numpy())
-    else:
-        row = torch.zeros(out.numel())
-        kernel(1.0, row.numpy())
-        add_values(out, row, scale)
-
-
-# The quantizers' loops. A scale that is NaN makes all it scales NaN, since the codes are zero then and 0 * NaN is NaN.
 
 
 @numba.njit("uint32(float32[::1])", cache=True, nogil=True)

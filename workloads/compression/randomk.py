@@ -11,16 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workloads.compression.codec import Codec, Header
-from workloads.compression.quantize_kernels import (
-    Keys,
-    add_compiled,
-    all_finite,
-    draw,
-    new_payload,
-    open_payload,
-    split,
-)
+from workloads.compression.codec import Header
+from workloads.compression.payload import add_compiled, new_payload, open_payload, split
+from workloads.compression.quantize_kernels import all_finite
+from workloads.compression.randomness import StochasticCodec, draw
 from workloads.compression.selection import bits_of, float32_row
 from workloads.compression.topk import kept
 from workloads.compression.topk_kernels import gather, scatter_add
@@ -28,18 +22,11 @@ from workloads.compression.topk_kernels import gather, scatter_add
 KEY_BYTES = 8
 
 
-class RandomK(Codec):
+class RandomK(StochasticCodec):
     """Payload: header, uint64 key, k float32 values in the order of their indices; all NaN if the tensor is not finite."""
 
     codec_id = 7
     fixed_size = True
-
-    def __init__(self, *, force_torch: bool = False) -> None:
-        self._keys, self._force_torch = Keys(), force_torch
-
-    def reseed(self, seed: int) -> None:
-        """Begin the random numbers anew."""
-        self._keys = Keys(seed)
 
     def encode(self, flat: Tensor, ratio: float = 1.0, sizes: tuple[int, ...] = ()) -> Tensor:
         """Return the payload of k random values."""

@@ -10,31 +10,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workloads.compression.codec import Codec, Header, PayloadError
-from workloads.compression.quantize_kernels import (
-    Keys,
+from workloads.compression.codec import Header, PayloadError
+from workloads.compression.packing import largest_code, pack, unpack
+from workloads.compression.payload import (
     add_compiled,
     add_values,
     code_bytes,
-    generator,
-    largest_code,
     new_payload,
     open_payload,
-    pack,
     read_sizes,
     segments,
     split,
     tensor_sizes,
-    terngrad_add,
-    terngrad_encode,
-    unpack,
 )
+from workloads.compression.quantize_kernels import terngrad_add, terngrad_encode
+from workloads.compression.randomness import StochasticCodec, generator
 from workloads.compression.selection import float32_row
 
 BITS = 2
 
 
-class TernGrad(Codec):
+class TernGrad(StochasticCodec):
     """Payload: header, k int32 tensor sizes, k float32 scales, 2-bit codes 0, 1, 2 for -1, 0, 1, every tensor from a new byte on.
 
     A tensor with NaN or infinity has the scale NaN.
@@ -47,11 +43,7 @@ class TernGrad(Codec):
         if not clip_sigmas >= 0:
             raise ValueError(f"values are clipped at a positive number of standard deviations, or at 0 not at all; not at {clip_sigmas}")
         self.clip_sigmas = clip_sigmas
-        self._keys, self._force_torch = Keys(), force_torch
-
-    def reseed(self, seed: int) -> None:
-        """Begin the random numbers anew."""
-        self._keys = Keys(seed)
+        super().__init__(force_torch=force_torch)
 
     def encode(self, flat: Tensor, ratio: float = 1.0, sizes: tuple[int, ...] = ()) -> Tensor:
         """Return the payload of all values, made ternary at random."""

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from workloads.compression import threelc_kernels, threelc_torch
 from workloads.compression.codec import FLOAT32, HEADER_BYTES, Codec, Header, PayloadError, read_header
+from workloads.compression.payload import aligned
 from workloads.compression.selection import float32_row
 from workloads.compression.threelc_kernels import RAW
-from workloads.compression.topk import aligned
 
 ENTRY_BYTES = 12  # of a tensor in the table
 

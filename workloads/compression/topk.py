@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from workloads.compression.codec import FLOAT16, FLOAT32, HEADER_BYTES, Codec, Header, PayloadError, read_header
+from workloads.compression.payload import aligned
 from workloads.compression.selection import bits_of, float32_row, select_largest, select_largest_torch
 from workloads.compression.topk_kernels import are_ascending_below, gather, scatter_add
 
@@ -109,11 +110,6 @@ def add_sparse(codec_id: int, buffer: Tensor, out: Tensor, scale: float, *, forc
         scatter_add(indices.numpy(), values.to(torch.float32).numpy(), scale, out.detach().view(-1).numpy())
     else:
         out.detach().view(-1).index_add_(0, indices, (values.to(torch.float32) * scale).to(out.dtype))
-
-
-def aligned(buffer: Tensor) -> Tensor:
-    """Return a buffer that begins at a whole word: a slice of a larger buffer may start anywhere."""
-    return buffer.clone() if buffer.storage_offset() % INDEX_BYTES or buffer.data_ptr() % INDEX_BYTES else buffer
 
 
 def _split(header: Header, payload: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,39 +6,25 @@ Where the lengths differ from rank to rank a round of lengths goes ahead, sent d
 
 from __future__ import annotations
 
-import torch.distributed as dist
-from torch import Tensor
-
 from workloads.compression.codec import Codec
 from workloads.compression.memory import Memory
-from workloads.exchange.exchange import Bucket, Exchange, Transfer
-from workloads.exchange.messages import LENGTH, LENGTH_BYTES, PAYLOAD, Endpoint, Round, pack_length, read_length, tag
+from workloads.exchange.encoded import EncodedExchange, decode_mean, encode_compensated, payload_limit_bytes
+from workloads.exchange.exchange import Bucket, Transfer
+from workloads.exchange.messages import LENGTH, LENGTH_BYTES, PAYLOAD, Round, pack_length, read_length, tag
 from workloads.exchange.plan import NOTHING, Plan
 from workloads.exchange.ring import Ring
 
 
-class AllGather(Exchange):
+class AllGather(EncodedExchange):
     """Average payloads made by a codec and compensated by a memory."""
 
     def __init__(self, codec: Codec, memory: Memory) -> None:
-        self.codec, self.memory = codec, memory
-        self.endpoint: Endpoint
-
-    def bind(self, group: dist.ProcessGroup | None, seed: int) -> None:
-        """Seed the codec too."""
-        super().bind(group, seed)
-        self.endpoint = Endpoint(group)
-        self._seed = seed
-        self.codec.reseed(seed)
+        super().__init__(codec, memory)
+        self.memory = memory
 
     def transfer(self, bucket: Bucket, ratio: float) -> Transfer:
         """Prepare the gathering of one bucket."""
         return _Gathering(self, bucket, ratio)
-
-    def reset(self) -> None:
-        """Empty the memory, begin the random numbers anew."""
-        self.memory.reset()
-        self.codec.reseed(self._seed)
 
 
 class _Gathering(Transfer):
@@ -77,24 +63,3 @@ class _Gathering(Transfer):
 
     def _send(self, lengths: list[int]) -> None:
         self._ring = Ring(self._exchange.endpoint, tag(PAYLOAD, self._bucket.index), self._payload, lengths)
-
-
-def encode_compensated(codec: Codec, memory: Memory, bucket: Bucket, ratio: float) -> Tensor:
-    """Add what the memory holds, encode, and let the memory keep the rest; the payload is in main memory."""
-    compensated = memory.compensate(bucket.index, bucket.layout, bucket.flat)
-    payload = codec.encode(compensated, ratio, bucket.sizes)
-    memory.keep(bucket.index, compensated, payload, codec)
-    return payload.cpu()
-
-
-def decode_mean(codec: Codec, payloads: list[Tensor], out: Tensor) -> None:
-    """Write the mean of payloads."""
-    out.zero_()
-    for payload in payloads:
-        codec.add_decoded(payload.to(out.device), out)
-    out.div_(len(payloads))
-
-
-def payload_limit_bytes(bucket: Bucket) -> int:
-    """Return a length no codec's payload exceeds: a megabyte more than twice the gradient, in double precision."""
-    return 2 * 8 * bucket.flat.numel() + (1 << 20)

@@ -14,30 +14,23 @@ from torch import Tensor
 
 from workloads.compression.codec import Codec
 from workloads.compression.memory import Memory
-from workloads.exchange.allgather import decode_mean, encode_compensated, payload_limit_bytes
-from workloads.exchange.exchange import Bucket, Exchange, Transfer
-from workloads.exchange.messages import LENGTH, LENGTH_BYTES, PAYLOAD, Endpoint, pack_length, read_length, tag
+from workloads.exchange.encoded import EncodedExchange, decode_mean, encode_compensated, payload_limit_bytes
+from workloads.exchange.exchange import Bucket, Transfer
+from workloads.exchange.messages import LENGTH, LENGTH_BYTES, PAYLOAD, pack_length, read_length, tag
 from workloads.exchange.plan import MESSAGE_FRAMING_BYTES, Plan
 
 SERVER = 0
 
 
-class ParameterServer(Exchange):
+class ParameterServer(EncodedExchange):
     """Push compressed gradients to the server, pull the compressed update."""
 
     pattern = "server"
 
     def __init__(self, codec: Codec, push_memory: Memory, pull_memory: Memory, momentum: float = 0.0) -> None:
-        self.codec, self.push_memory, self.pull_memory, self.momentum = codec, push_memory, pull_memory, momentum
+        super().__init__(codec, push_memory, pull_memory)
+        self.push_memory, self.pull_memory, self.momentum = push_memory, pull_memory, momentum
         self._velocities: dict[int, tuple[object, Tensor]] = {}
-        self.endpoint: Endpoint
-
-    def bind(self, group: dist.ProcessGroup | None, seed: int) -> None:
-        """Seed the codec too."""
-        super().bind(group, seed)
-        self.endpoint = Endpoint(group)
-        self._seed = seed
-        self.codec.reseed(seed)
 
     def transfer(self, bucket: Bucket, ratio: float) -> Transfer:
         """Prepare one bucket's push and pull."""
@@ -55,10 +48,8 @@ class ParameterServer(Exchange):
 
     def reset(self) -> None:
         """Forget errors and velocity."""
-        self.push_memory.reset()
-        self.pull_memory.reset()
+        super().reset()
         self._velocities.clear()
-        self.codec.reseed(self._seed)
 
 
 class _PushPull(Transfer):

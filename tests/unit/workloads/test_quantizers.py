@@ -9,9 +9,10 @@ from workloads.compression.codec import HEADER_BYTES, Codec, PayloadError
 from workloads.compression.dense import Dense
 from workloads.compression.natural import Natural
 from workloads.compression.onebit import OneBit
+from workloads.compression.packing import largest_code, pack, pack_row, unpack, unpack_row
 from workloads.compression.qsgd import QSGD
-from workloads.compression.quantize_kernels import largest_code, pack, pack_row, uniform, unpack, unpack_row
 from workloads.compression.randomk import RandomK, draw_distinct
+from workloads.compression.randomness import uniform
 from workloads.compression.terngrad import TernGrad
 
 NOT_FINITE = (torch.nan, torch.inf, -torch.inf)
