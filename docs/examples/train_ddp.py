@@ -1,9 +1,9 @@
-"""Train on two processes with compressed gradients: PyTorch's DDP tutorial, one line more.
+"""Train on two processes with compressed gradients: PyTorch's DDP tutorial and one line more.
 
     torchrun --nproc-per-node 2 docs/examples/train_ddp.py netsense
 
-Any name that `testbed schemes` lists will do. The line that compresses is `attach(model, scheme)`; all else is plain PyTorch, but for
-the last lines, which print what was sent.
+Any name that `testbed schemes` lists will do. The line is `attach(model, scheme)`; what mentions `stats` only tells what was sent.
+On a machine whose own name does not resolve, torchrun waits for ever: give it --local-addr 127.0.0.1.
 """
 
 import hashlib
