@@ -44,7 +44,11 @@ class ParameterServer(EncodedExchange):
         if layout != bucket.layout or velocity.shape != mean.shape:
             velocity = torch.zeros_like(mean)
             self._velocities[bucket.index] = (bucket.layout, velocity)
-        return velocity.mul_(self.momentum).add_(mean)
+        update = velocity.mul_(self.momentum).add_(mean)
+        if not bool(update.isfinite().all()):  # the workers shall see it, but it must not stay for good
+            update = update.clone()
+            velocity.nan_to_num_(0.0, 0.0, 0.0)
+        return update
 
     def reset(self) -> None:
         """Forget errors and velocity."""

@@ -1,6 +1,7 @@
 """How all workers come to decide on the same numbers: each tells all others what it measured, at the end of every step.
 
-The messages are short, go directly from each worker to each other, and travel while the next step is computed: they cost no time.
+The messages are short, go directly from each worker to each other, and travel while the next step is computed: they cost time only
+where optimiser and forward pass are shorter than the path's delay.
 Every rank combines the same measurements in the same way, so equal policies decide equally; the ratio that a step used is
 among them, and a rank that used another one is found out at once.
 """

@@ -79,7 +79,7 @@ def assert_within_bound(name: str, values: Tensor, decoded: Tensor, sizes: tuple
 
 def test_every_codec_has_its_own_identity() -> None:
     ids = [make().codec_id for name, make in CODECS.items() if name != "topk-half"]  # a choice of top-k's, not another codec
-    assert sorted(ids) == list(range(1, 12))
+    assert len(set(ids)) == len(ids)
 
 
 @every_codec
