@@ -35,7 +35,7 @@ reproduce: $(READY) ## the papers' figures (not there yet)
 bench: $(READY) ## measure emulator, codecs and hooks, into docs/benchmarks.md (10 minutes)
 	@$(SUDO) $(BIN)/python -m tests.bench
 
-study: $(READY) ## compare all schemes over several seeds, into docs/comparison.md (an hour and a half, resumable)
+study: $(READY) ## compare all schemes over several seeds, into docs/comparison.md (an hour, resumable)
 	@$(SUDO) $(BIN)/testbed run --resume experiments/repeats.yaml
 	@$(SUDO) $(BIN)/testbed run --resume experiments/baselines.yaml
 	@$(BIN)/python -m analysis.compare results/repeats results/baselines --out docs/comparison.md

@@ -35,17 +35,17 @@ def ring_load_bps(network: Network) -> float:
     return pace_bps * sum(len(path) - 1 for path in hops)
 
 
-def flows_of(network: Network, pattern: str, bytes_sent: list[float]) -> list[Flow]:
-    """Return who sends how much (L2 bytes) to whom when each worker sends what is given: around a "ring", or with a "server".
+def phases_of(network: Network, pattern: str, bytes_sent: list[float]) -> list[list[Flow]]:
+    """Return who sends how much (L2 bytes) to whom, phase after phase, when each worker sends what is given.
 
-    The server is the first worker; it sends equal shares to all others.
+    Around a "ring" all send at once. With a "server", the first worker, all others send to it; then it sends equal shares to them.
     """
     hosts = network.hosts
     if pattern == "ring":
-        return [Flow(host, hosts[(i + 1) % len(hosts)], sent) for i, (host, sent) in enumerate(zip(hosts, bytes_sent, strict=True))]
+        return [[Flow(host, hosts[(i + 1) % len(hosts)], sent) for i, (host, sent) in enumerate(zip(hosts, bytes_sent, strict=True))]]
     server, *workers = hosts
     pushes = [Flow(worker, server, sent) for worker, sent in zip(workers, bytes_sent[1:], strict=True)]
-    return pushes + [Flow(server, worker, bytes_sent[0] / len(workers)) for worker in workers]
+    return [pushes, [Flow(server, worker, bytes_sent[0] / len(workers)) for worker in workers]]
 
 
 def transfer_s(network: Network, flows: list[Flow]) -> float:

@@ -1,17 +1,18 @@
 """A scheme at work on one DistributedDataParallel model: what happens to each bucket, and what a step cost.
 
 For every bucket of gradients DDP calls `on_bucket` on the thread that runs backward. There it is encoded and its transfer
-begun; a thread of the exchange's own waits for what arrives, decodes the mean into the bucket and completes DDP's future, so
-that communication overlaps with the rest of backward as it does in stock DDP. When the last bucket of a step is done the
-worker tells all others what it measured, and before the first bucket of the next step the policy decides on what all told.
+begun; the courier's threads wait for what arrives, decode the mean into the bucket and complete DDP's future, so that
+communication overlaps with the rest of backward as it does in stock DDP. When the last bucket of a step is done the worker
+tells all others what it measured, and before the first bucket of the next step the policy decides on what all told.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from workloads.exchange.courier import Courier
 from workloads.exchange.exchange import Bucket, Transfer
 from workloads.exchange.messages import Endpoint
 from workloads.exchange.plan import NOTHING, Plan, plan_allreduce
@@ -29,10 +31,14 @@ from workloads.pruning import Pruning
 from workloads.schemes import ResolvedScheme
 from workloads.sensing.agreement import Agreement, Measurement, combine
 from workloads.sensing.tcpinfo import Connections, TcpSensor
-from workloads.timing import Interval, total
+from workloads.timing import Interval, clip, total
 
-EXCHANGE_THREADS = 2  # as many as gloo has for stock DDP
 _SEED_STRIDE = 1_000_003  # a prime: workers' seeds never meet those of another run's seed
+_FINGERPRINT_BYTES = 16
+
+
+class ExchangeError(RuntimeError):
+    """A bucket that could not be exchanged."""
 
 
 @dataclass
@@ -50,6 +56,8 @@ class StepTraffic:
     connections: Connections | None = None  # what the kernel says of our TCP connections at the end of the step
     under_way: int = 0  # buckets on their way
     last_gradient: float = 0.0  # when backward handed out the last bucket; 0 before that
+    agreeing_s: float = 0.0  # how long the first bucket waited for the other workers' measurements
+    over: threading.Event = field(default_factory=threading.Event)  # all buckets are home and the others were told, or it failed
 
     @property
     def ratio(self) -> float:
@@ -89,21 +97,27 @@ class Attachment:
         self.current = StepTraffic()
         self.totals = Stats(scheme.slug)
         self.encode_total_s = 0.0
+        self.lock = threading.Lock()
         self._step, self._ended, self._now_s = 0, 0.0, 0.0
         self._stock_buckets: list[int] = []
         self._stock_forwards = 0
-        self._lock = threading.Lock()
+        self._closed = False
+        self._unfinished: set[Errand] = set()  # gloo must not lose the buffers of receives that are still posted
         self._counter = None if has_hook else model.register_forward_hook(self._on_stock_forward)
         if has_hook:
-            group = _gloo_group(model.process_group)
-            parts.exchange.bind(group, seed * _SEED_STRIDE + dist.get_rank(group))
-            self._agreement = Agreement(Endpoint(group))
+            self._group = _group_of_its_own(model.process_group)
+            _require_the_same_everywhere(self._group, scheme, seed)
+            self.rank = dist.get_rank(self._group)
+            parts.exchange.bind(self._group, seed * _SEED_STRIDE + self.rank)
+            self._agreement = Agreement(Endpoint(self._group))
             self._sensor = TcpSensor()
-            self._threads = ThreadPoolExecutor(EXCHANGE_THREADS, thread_name_prefix="exchange")
+            self._courier = Courier()
         self._pruning = Pruning(model, parts.pruned) if parts.pruned else None
 
     def on_bucket(self, given: dist.GradBucket) -> Future[Tensor]:
         """Encode one bucket, begin its transfer, and promise the mean."""
+        if self._closed or self._courier.failure is not None:
+            raise ExchangeError(f"{self.scheme.slug}: detached, or failed in an earlier step; attach a scheme again before training on")
         if given.index() == 0:
             self._begin_step()
         step, parameters = self.current, given.parameters()
@@ -111,26 +125,28 @@ class Attachment:
             self._pruning.apply(parameters, given.gradients())
         layout, sizes = tuple(p.data_ptr() for p in parameters), tuple(p.numel() for p in parameters)
         bucket = Bucket(given.index(), layout, sizes, given.buffer(), given)
-        transfer = self.parts.exchange.transfer(bucket, step.decision.ratio)
+        errand = Errand(self, step, bucket, self.parts.exchange.transfer(bucket, step.decision.ratio))
+        self._unfinished.add(errand)
 
         began = time.perf_counter()
-        transfer.encode()
-        encoded = time.perf_counter()
-        transfer.start()
-        with self._lock:
+        errand.transfer.encode()
+        encoded = errand.started = time.perf_counter()
+        errand.transfer.start()
+        with self.lock:
             step.encodes.append((began, encoded))
             self.encode_total_s += encoded - began
             step.under_way += 1
             if given.is_last():
                 step.last_gradient = began
-        promise: Future[Tensor] = Future()
-        self._threads.submit(self._carry, transfer, bucket, step, encoded, promise)
-        return promise
+        self._courier.submit(errand)
+        return errand.promise
 
     def take(self) -> StepTraffic:
         """Return what the step just ended moved, and begin anew."""
         if not self.has_hook:
             return self._stock_step()
+        if self.current.dense_bytes:
+            self.current.over.wait()
         taken, self.current = self.current, StepTraffic()
         self._account(taken)
         return taken
@@ -138,6 +154,7 @@ class Attachment:
     def reset(self) -> None:
         """Forget residuals, what the policy learnt and all totals, as after a warm-up."""
         if self.has_hook:
+            self.settle()
             self._agreement.collect()
         self.parts.exchange.reset()
         self.parts.policy.reset()
@@ -155,67 +172,68 @@ class Attachment:
             self._account(self._stock_step())
 
     def close(self) -> None:
-        """End the exchange's threads, stop counting."""
+        """End the threads, leave the group, stop counting."""
+        if self._closed:
+            return
+        self._closed = True
         if self._counter is not None:
             self._counter.remove()
         if self.has_hook:
-            self._agreement.collect()
-            self._threads.shutdown()
+            self.settle()
+            if self._courier.failure is None:
+                self._agreement.collect()
+            self._courier.close()
             self._sensor.close()
+            if dist.get_world_size(self._group) == dist.get_world_size():
+                dist.destroy_process_group(self._group)
 
-    def _carry(self, transfer: Transfer, bucket: Bucket, step: StepTraffic, started: float, promise: Future[Tensor]) -> None:
-        """See one bucket home, on a thread of the exchange's own."""
-        try:
-            transfer.wait()
-            arrived = time.perf_counter()
-            transfer.decode()
-            if bucket.flat.is_cuda:
-                torch.cuda.synchronize(bucket.flat.device)  # the optimiser runs on another stream
-            decoded = time.perf_counter()
-            with self._lock:
-                step.exchanges.append((started, arrived))
-                step.decodes.append((arrived, decoded))
-                step.add(transfer.plan(), bucket.flat.numel(), bucket.flat.numel() * bucket.flat.element_size(), transfer.ratio)
-                step.under_way -= 1
-                is_over = step.last_gradient > 0 and step.under_way == 0
-            if is_over:
-                self._end_step(step, decoded)
-        except Exception as error:  # DDP raises it where backward waits
-            promise.set_exception(error)  # type: ignore[arg-type]  # torch annotates it as a value
-        else:
-            promise.set_result(bucket.flat)
+    def bucket_is_home(self, errand: Errand, arrived: float, decode: Interval) -> None:
+        """Account for a bucket whose mean is there; the last one ends the step, off the thread that trains."""
+        step, flat = errand.step, errand.bucket.flat
+        with self.lock:
+            step.exchanges.append((errand.started, arrived))
+            step.decodes.append(decode)
+            step.add(errand.transfer.plan(), flat.numel(), flat.numel() * flat.element_size(), errand.transfer.ratio)
+            step.under_way -= 1
+            is_over = step.last_gradient > 0 and step.under_way == 0
+        self._unfinished.discard(errand)
+        errand.promise.set_result(flat)
+        if is_over:
+            self._end_step(step, decode[1])
 
     def _begin_step(self) -> None:
         self.settle()
         policy = self.parts.policy
+        began = time.perf_counter()
         if self._step == 0 or not policy.senses:
             decision = policy.decide(Sample(self._step))
         else:
             measurements = self._agreement.collect()
             self._now_s += max(m.step_s for m in measurements)
             decision = policy.decide(combine(measurements, self._now_s))
-        self.current = StepTraffic(decision=decision)
+        self.current = StepTraffic(decision=decision, agreeing_s=time.perf_counter() - began)
 
     def _end_step(self, step: StepTraffic, now: float) -> None:
-        encode_s = total(step.encodes)
         step.connections = self._sensor.read()
         if self.parts.policy.senses:
+            encoding_s = total(clip(step.encodes, self._ended, step.last_gradient))
             measurement = Measurement(
                 step=self._step,
                 ratio=step.decision.ratio,
                 dense_bytes=step.dense_bytes,
                 bytes_sent=step.cost.bytes_sent,
                 exchange_s=total(step.exchanges),
-                compute_s=max(0.0, step.last_gradient - self._ended - encode_s) if self._ended else 0.0,
+                compute_s=max(0.0, step.last_gradient - self._ended - encoding_s - step.agreeing_s) if self._ended else 0.0,
                 step_s=now - self._ended if self._ended else 0.0,
                 retransmits=-1 if step.connections is None else step.connections.retransmits,
             )
             step.cost += self._agreement.tell(measurement)
         self._ended, self._step = now, self._step + 1
+        step.over.set()
 
     def _on_stock_forward(self, model: object, inputs: object, output: object) -> None:
         # the stock path tells nobody about its steps: count the forward passes whose backward will exchange gradients
-        if self.model.training and torch.is_grad_enabled() and self.model.require_backward_grad_sync:
+        if torch.is_grad_enabled() and self.model.require_backward_grad_sync:
             self._stock_forwards += 1
 
     def _stock_step(self) -> StepTraffic:
@@ -244,12 +262,66 @@ class Attachment:
         totals.ratio = step.ratio
 
 
-def _gloo_group(group: dist.ProcessGroup) -> dist.ProcessGroup:
-    """Return a group of the same workers that speaks gloo: payloads are in main memory, whatever the gradients' device."""
+class Errand:
+    """One bucket in the courier's hands."""
+
+    def __init__(self, attachment: Attachment, step: StepTraffic, bucket: Bucket, transfer: Transfer) -> None:
+        self.step, self.bucket, self.transfer = step, bucket, transfer
+        self.promise: Future[Tensor] = Future()
+        self.started = self._arrived = 0.0
+        self._attachment = attachment
+
+    def wait(self) -> None:
+        """Block until everything has arrived."""
+        self.transfer.wait()
+        self._arrived = time.perf_counter()
+
+    def finish(self) -> None:
+        """Decode, and keep the promise."""
+        began = time.perf_counter()
+        self.transfer.decode()
+        if self.bucket.flat.is_cuda:
+            torch.cuda.synchronize(self.bucket.flat.device)  # the optimiser runs on another stream
+        self._attachment.bucket_is_home(self, self._arrived, (began, time.perf_counter()))
+
+    def fail(self, error: Exception) -> None:
+        """Break the promise; DDP raises it where backward waits."""
+        attachment = self._attachment
+        where = f"{attachment.scheme.slug}, rank {attachment.rank}, bucket {self.bucket.index}"
+        told = ExchangeError(f"{where}: {type(error).__name__}: {error}")
+        if not self.promise.done():
+            self.promise.set_exception(told)  # type: ignore[arg-type]  # torch annotates it as a value
+        self.step.over.set()
+
+
+def _group_of_its_own(group: dist.ProcessGroup) -> dist.ProcessGroup:
+    """Return a gloo group of the same workers, with the same patience.
+
+    Messages and sums of an attachment never meet those of the script, of DDP or of another attachment, and payloads are in main
+    memory, whatever device the gradients are on.
+    """
     if dist.get_backend(group) == "gloo":
-        return group
-    made: dist.ProcessGroup = dist.new_group(dist.get_process_group_ranks(group), backend="gloo")
+        timeout = group._get_backend(torch.device("cpu")).options._timeout
+    else:
+        timeout = dist.constants.default_pg_timeout
+    ranks = dist.get_process_group_ranks(group)
+    # only its members make a group of some of all workers; its name is a hash then, which must not be used again: never destroy it
+    some = len(ranks) < dist.get_world_size()
+    made: dist.ProcessGroup = dist.new_group(ranks, timeout=timeout, backend="gloo", use_local_synchronization=some)
     return made
+
+
+def _require_the_same_everywhere(group: dist.ProcessGroup, scheme: ResolvedScheme, seed: int) -> None:
+    """Refuse to start where ranks were given different schemes: they would wait for each other, or take one payload for another."""
+    given = json.dumps([scheme.params, seed], sort_keys=True)
+    mine = torch.frombuffer(bytearray(hashlib.sha256(given.encode()).digest()[:_FINGERPRINT_BYTES]), dtype=torch.uint8)
+    all_ranks = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(all_ranks, mine, group=group)
+    others = [str(rank) for rank, fingerprint in enumerate(all_ranks) if not torch.equal(fingerprint, mine)]
+    if others:
+        raise ValueError(
+            f"ranks {', '.join(others)} attach another scheme or seed than {scheme.slug!r} with seed {seed}: attach the same on all"
+        )
 
 
 def _bucket_bytes(model: DistributedDataParallel, record: Mapping[str, object]) -> list[int]:

@@ -36,6 +36,8 @@ def _hook(switch: _Switch, bucket: dist.GradBucket) -> Future[Tensor]:
 
 def attach(model: DistributedDataParallel, scheme: str | dict[str, object], seed: int = 0) -> Attachment:
     """Make a DDP model exchange gradients by a scheme, given as "topk-0.1" or {"scheme": "topk", "ratio": 0.1}; on all ranks alike."""
+    if not isinstance(model, DistributedDataParallel):
+        raise TypeError(f"wrap the model in DistributedDataParallel before attaching a scheme; this is a {type(model).__name__}")
     resolved = resolve(scheme)
     parts = resolved.build()
     previous: Attachment | None = getattr(model, _ATTRIBUTE, None)

@@ -14,5 +14,6 @@ class Parts:
 
     exchange: Exchange
     policy: Policy
-    stock: bool = False  # leave DDP alone: no hook, its own all-reduce and overlap; the exchange only counts bytes
+    stock: bool = False  # leave DDP alone: no hook, its own all-reduce and overlap; the exchange serves after `detach` only
+    has_momentum: bool = False  # of its own: the optimiser must have none, or it would be applied twice
     pruned: float = 0.0  # fraction of the weights that are masked once, before the first step

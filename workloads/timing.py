@@ -75,7 +75,8 @@ class StepTimer:
     def __init__(self, parameters: Iterable[object]) -> None:
         self._begin = self._backward_end = 0.0
         self._last_gradient = 0.0
-        self._handles = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in parameters]  # type: ignore[attr-defined]
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[attr-defined]
 
     def _on_gradient(self, parameter: object) -> None:
         self._last_gradient = time.perf_counter()
@@ -95,8 +96,3 @@ class StepTimer:
     def overlap_s(self, exchanges: Iterable[Interval]) -> float:
         """Return how long buckets were on their way while gradients were still being computed."""
         return total(clip(exchanges, self._begin, self._last_gradient))
-
-    def close(self) -> None:
-        """Stop watching the parameters."""
-        for handle in self._handles:
-            handle.remove()

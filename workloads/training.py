@@ -60,6 +60,8 @@ def train(job: Job, stream: Stream, dataset: Dataset | None = None) -> None:
     optimizer = _optimizer(model, work["optimizer"])
     order = BatchOrder(len(images.dataset.train_labels), work["batch_size"], job.rank, job.world_size, job.seed)
     session = Session(job, stream, wrap(model))
+    if session.attachment.parts.has_momentum and (work["optimizer"].get("momentum") or work["optimizer"]["name"] != "sgd"):
+        raise ValueError(f"{session.attachment.scheme.slug} has momentum of its own: use the optimizer sgd without momentum")
 
     def run_step(step: int) -> float:
         inputs, labels = images.train(order.indices(step))

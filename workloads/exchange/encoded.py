@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -43,10 +44,14 @@ def encode_compensated(codec: Codec, memory: Memory, bucket: Bucket, ratio: floa
 
 def decode_mean(codec: Codec, payloads: list[Tensor], out: Tensor) -> None:
     """Write the mean of payloads."""
-    out.zero_()
+    # a sum of half-precision gradients may overflow where their mean does not, and would be rounded at every addition
+    mean = out if out.dtype in (torch.float32, torch.float64) else torch.empty_like(out, dtype=torch.float32)
+    mean.zero_()
     for payload in payloads:
-        codec.add_decoded(payload.to(out.device), out)
-    out.div_(len(payloads))
+        codec.add_decoded(payload.to(out.device), mean)
+    mean.div_(len(payloads))
+    if mean is not out:
+        out.copy_(mean)
 
 
 def payload_limit_bytes(bucket: Bucket) -> int:

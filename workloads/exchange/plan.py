@@ -1,11 +1,10 @@
 """What gloo's ring collectives put on the wire, fitted to what TCP_INFO showed.
 
 - All-reduce: every chunk of 1/N goes N-1 hops twice (reduce-scatter, all-gather), cut into segments of at most 1 MiB, at least two.
-- All-gather: every payload goes N-1 hops in two segments.
 - Each segment costs 144 bytes of gloo's own framing: 96 to the neighbour that gets the data, 48 to the one that sends it.
 - A message sent by itself (messages.py) costs 96 bytes: 48 before it, and 48 by which the receiver said that it is ready.
 - A ring step of a collective costs about a whole round trip: with a 20 ms one-way delay an all-reduce of 256 bytes took 4.2 / 8.4 / 12.7
-  one-way delays for 2 / 3 / 4 workers, an all-gather of 100 bytes 2.1 / 4.2 / 6.3. (A handshake would explain it.)
+  one-way delays for 2 / 3 / 4 workers. (A handshake would explain it.)
 
 Seen for 2, 3 and 4 workers at 4 kB to 1 MB, and for 2 and 4 workers up to 20 MB: exact, but for 3 workers within 8 bytes
 (chunks are rounded). An all-reduce of a few bytes costs less than said here: 148 bytes instead of 580 for one float, 2 workers.

@@ -93,6 +93,9 @@ class _Factorisation(Transfer):
             self._reduced = (elements, 0, 0) if dense else self._exchange.elements(self._ddp.gradients())
             self.ratio = sum(self._reduced) / max(1, elements)
             self._mean = powersgd.powerSGD_hook(state, self._ddp).wait()
+            if not bool(self._mean.isfinite().all()):  # all ranks see it alike; the hook would keep it for good
+                for memory in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
+                    memory.pop(self._bucket.index, None)
         finally:
             self._done.set()
 

@@ -1,6 +1,6 @@
 """DC2-style control: compress so far that the exchange takes as long as the computation it can hide behind.
 
-The paper's own law is not public; these three are ours, exactly as the sheet writes them:
+The paper's own law is not public; these three are ours. T is the median compute time of the last steps, under traffic as they were:
 (1) each step, D = the slowest worker's exchange; Dhat = EWMA(D), then V = EWMA(|D - Dhat|). The first sample sets Dhat = D, V = 0.
 (2) every `period_steps` since the last decision, or in every step while Dhat is off the target T by more than `far`, the law moves r.
 Dhat lags: while r moves by large factors it still remembers the old exchanges, so from r = 1 the proportional law first goes too

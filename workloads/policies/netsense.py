@@ -32,6 +32,12 @@ class NetSenseConstants:
     window_samples: int = 10
     loss_is_congestion: bool = False  # ours: a retransmission also means congestion
 
+    def __post_init__(self) -> None:
+        if not self.floor <= self.initial <= self.ceiling:
+            raise ValueError(
+                f"NetSense begins at {self.initial:g}, which is not between its floor {self.floor:g} and ceiling {self.ceiling:g}"
+            )
+
 
 PAPER = NetSenseConstants(initial=0.01, startup_increase=0.05, decrease=0.5, increase=0.01, floor=0.005, ceiling=1.0)
 PROTOTYPE = NetSenseConstants(initial=0.75, startup_increase=0.0, decrease=0.95, increase=0.001, floor=0.001, ceiling=0.99)

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from workloads.policies.policy import Policy
 
 _FEEDBACK = Parameter("error_feedback", "add what was not sent to the next gradient", flag=True, default=True)
-_HALF = Parameter("half_below", "values travel as FP16 while the ratio is below this", low=-1e-9, high=1.0)
-_PRUNE = Parameter("prune", "fraction of the weights masked once, at the start", low=-1e-9, high=0.99, default=0.0)
-_FRACTIONS = ("initial", "startup_increase", "decrease", "increase", "floor", "ceiling")
+_HALF = Parameter("half_below", "values travel as FP16 while the ratio is below this", least=0.0, most=1.0)
+_PRUNE = Parameter("prune", "fraction of the weights masked once, at the start", least=0.0, most=0.99, default=0.0)
+_FRACTIONS = ("initial", "decrease", "floor", "ceiling")
+_ADDED = ("startup_increase", "increase")
 
 
 def _sensed(policy: Policy, params: Mapping[str, Any], half_below: float) -> Parts:
@@ -34,7 +35,7 @@ def _netsense(params: Mapping[str, Any]) -> Parts:
     from workloads.policies.netsense import PAPER, PROTOTYPE, NetSense
 
     constants = PAPER if params["variant"] == "paper" else PROTOTYPE
-    given = {name: params[name] for name in (*_FRACTIONS, "guard", "window_s", "loss_is_congestion") if name in params}
+    given = {name: params[name] for name in (*_FRACTIONS, *_ADDED, "guard", "window_s", "loss_is_congestion") if name in params}
     return _sensed(NetSense(replace(constants, **given)), params, half_below=0.1)
 
 
@@ -59,9 +60,10 @@ NETSENSE = Scheme(
     _netsense,
     (
         Parameter("variant", "whose constants", choices=("paper", "prototype"), default="paper"),
-        *(Parameter(name, f"{name} of the ratio", low=-1e-9, high=1.0) for name in _FRACTIONS),
-        Parameter("guard", "share of the bandwidth-delay product that may be sent", low=0.0, high=10.0),
-        Parameter("window_s", "how long the sensed extremes are remembered", low=0.0, high=3600.0),
+        *(Parameter(name, f"{name} of the ratio", above=0.0, most=1.0) for name in _FRACTIONS),
+        *(Parameter(name, f"{name} of the ratio", least=0.0, most=1.0) for name in _ADDED),
+        Parameter("guard", "share of the bandwidth-delay product that may be sent", above=0.0, most=10.0),
+        Parameter("window_s", "how long the sensed extremes are remembered", above=0.0, most=3600.0),
         Parameter("loss_is_congestion", "take a retransmission for congestion", flag=True, default=False),
         _HALF,
         _FEEDBACK,
@@ -77,7 +79,7 @@ DC2 = Scheme(
     _dc2,
     (
         Parameter("law", "of the control", choices=("proportional", "ladder", "aimd"), default="proportional"),
-        Parameter("target_s", "delay aimed at, in seconds; else the compute time", low=0.0, high=3600.0),
+        Parameter("target_s", "delay aimed at, in seconds; else the compute time", above=0.0, most=3600.0),
         _HALF,
         _FEEDBACK,
     ),
@@ -89,5 +91,5 @@ BUDGET = Scheme(
     "D",
     "the largest ratio whose exchange takes no longer than the compute (ours)",
     _budget,
-    (Parameter("share", "of the compute time to spend", low=0.0, high=100.0, default=1.0), _HALF, _FEEDBACK),
+    (Parameter("share", "of the compute time to spend", above=0.0, most=100.0, default=1.0), _HALF, _FEEDBACK),
 )

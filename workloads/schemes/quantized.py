@@ -61,7 +61,7 @@ QSGD_SCHEME = Scheme(
     "P",
     "stochastic levels, unbiased, all-gathered (Alistarh et al. 2017)",
     _qsgd,
-    (Parameter("levels", "magnitudes besides zero", low=0, high=127, default=127.0, whole=True),),
+    (Parameter("levels", "magnitudes besides zero", above=0, most=127, default=127.0, whole=True),),
 )
 TERNGRAD = Scheme("terngrad", "TernGrad", styles.SKY, "X", "stochastic -1, 0, 1, a scale a tensor (Wen et al. 2017)", _terngrad)
 ONEBIT = Scheme("onebit", "1-bit", styles.SKY, "d", "signs with error feedback, two means a tensor (Seide et al. 2014)", _onebit)
@@ -73,5 +73,5 @@ POWERSGD = Scheme(
     "D",
     "low-rank factors by PyTorch's own hook (Vogels et al. 2019)",
     _powersgd,
-    (Parameter("rank", "of the factors", low=0, high=64, required=True, short=True, whole=True),),
+    (Parameter("rank", "of the factors", above=0, most=64, required=True, short=True, whole=True),),
 )

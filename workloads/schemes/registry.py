@@ -29,12 +29,13 @@ class SchemeError(ValueError):
 
 @dataclass(frozen=True)
 class Parameter:
-    """Something a scheme can be told: a number (low < value <= high), one of some words, or yes or no."""
+    """Something a scheme can be told: a number within bounds, one of some words, or yes or no."""
 
     name: str
     summary: str
-    low: float = -math.inf
-    high: float = math.inf
+    above: float = -math.inf
+    least: float = -math.inf
+    most: float = math.inf
     default: Value | None = None  # None: the scheme chooses, unless it must be given
     required: bool = False
     short: bool = False  # may be written behind the name, as in topk-0.1
@@ -53,9 +54,9 @@ class Parameter:
             if value not in self.choices:
                 raise SchemeError(f"{told} one of {', '.join(self.choices)}")
             return str(value)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low < value <= self.high:
-            bounds = f"above {self.low:g} and at most {self.high:g}" if math.isfinite(self.high) else f"above {self.low:g}"
-            raise SchemeError(f"{told} a number {bounds}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not (self.above < value and self.least <= value <= self.most):
+            lower = f"above {self.above:g}" if math.isfinite(self.above) else f"at least {self.least:g}"
+            raise SchemeError(f"{told} a number {lower} and at most {self.most:g}")
         if self.whole and value != int(value):
             raise SchemeError(f"{told} a whole number")
         return float(value)
@@ -110,14 +111,15 @@ def schemes() -> dict[str, Scheme]:
 
 def parse_scheme(text: str | Mapping[str, Any]) -> dict[str, Any]:
     """Parse "topk-0.1" or {"scheme": "topk", "ratio": 0.1, "label": ...} into checked parameters."""
-    if isinstance(text, Mapping):
-        given = dict(text)
-        if not isinstance(given.get("scheme"), str):
-            raise SchemeError(f"a scheme needs a name under the key 'scheme': {given}")
-        given = {**_parse_name(given["scheme"]), **{k: v for k, v in given.items() if k != "scheme"}}
-    else:
-        given = _parse_name(text)
-    return _checked(given)
+    if isinstance(text, str):
+        return _checked(_parse_name(text))
+    if not isinstance(text, Mapping) or not isinstance(text.get("scheme"), str):
+        raise SchemeError(f"a scheme needs a name, as in 'topk-0.1', or one under the key 'scheme': {text!r}")
+    named, others = _parse_name(text["scheme"]), {key: value for key, value in text.items() if key != "scheme"}
+    for key in named.keys() & others.keys():
+        if named[key] != others[key]:
+            raise SchemeError(f"{key} is both {named[key]:g} in {text['scheme']!r} and {others[key]!r} beside it: give it once")
+    return _checked({**named, **others})
 
 
 def resolve(params: str | Mapping[str, Any]) -> ResolvedScheme:
@@ -129,7 +131,7 @@ def resolve(params: str | Mapping[str, Any]) -> ResolvedScheme:
         value = checked.get(parameter.name)
         if value is None or value == parameter.default:
             continue
-        text = f"{value:g}" if isinstance(value, float) else str(value).lower()
+        text = f"{value:.12g}" if isinstance(value, float) else str(value).lower()  # close values have folders of their own
         if parameter.short:
             label, slug = f"{label} {text}", f"{slug}-{text}"
             colour, marker = styles.shade(scheme.colour, value), styles.variant_marker(value)
@@ -152,8 +154,9 @@ def _parse_name(text: str) -> dict[str, Any]:
     known = schemes()
     if text in known:
         return {"scheme": text}
-    name, _, value = text.rpartition("-")
-    if name in known:
+    name = max((name for name in known if text.startswith(f"{name}-")), key=len, default="")
+    value = text[len(name) + 1 :]  # may hold a dash itself: topk-1e-05
+    if name:
         short = known[name].short
         if short is None:
             raise SchemeError(f"scheme {name!r} takes no value: write {name!r}, not {text!r}")
@@ -161,7 +164,7 @@ def _parse_name(text: str) -> dict[str, Any]:
             return {"scheme": name, short.name: float(value)}
         except ValueError:
             raise SchemeError(f"{value!r} in scheme {text!r} is not a number: write for example {name}-0.1") from None
-    near = difflib.get_close_matches(name or text, known, 1, 0.0)[0]
+    near = difflib.get_close_matches(text.rpartition("-")[0] or text, known, 1, 0.0)[0]
     raise SchemeError(f"unknown scheme {text!r}: did you mean {near!r}? `testbed schemes` lists them all")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from workloads.compression.memory import Memory
     from workloads.parts import Parts
 
-_RATIO = Parameter("ratio", "fraction of gradient elements sent", low=0.0, high=1.0, required=True, short=True)
+_RATIO = Parameter("ratio", "fraction of gradient elements sent", above=0.0, most=1.0, required=True, short=True)
 _MEMORY = Parameter("memory", "what becomes of the rest", choices=("residual", "none", "momentum"), default="residual")
 
 
@@ -30,7 +30,7 @@ def _topk(params: Mapping[str, Any]) -> Parts:
     from workloads.policies.static import Static
 
     codec = TopK() if params["selection"] == "exact" else SampledTopK()
-    return Parts(AllGather(codec, _memory(params["memory"])), Static(params["ratio"]))
+    return Parts(AllGather(codec, _memory(params["memory"])), Static(params["ratio"]), has_momentum=params["memory"] == "momentum")
 
 
 def _randomk(params: Mapping[str, Any]) -> Parts:
@@ -39,7 +39,7 @@ def _randomk(params: Mapping[str, Any]) -> Parts:
     from workloads.parts import Parts
     from workloads.policies.static import Static
 
-    return Parts(AllGather(RandomK(), _memory(params["memory"])), Static(params["ratio"]))
+    return Parts(AllGather(RandomK(), _memory(params["memory"])), Static(params["ratio"]), has_momentum=params["memory"] == "momentum")
 
 
 TOPK = Scheme(

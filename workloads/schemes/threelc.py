@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from workloads.parts import Parts
 
 _BELOW_TWO = 1.999
-_SPARSITY = Parameter("s", "sparsity multiplier, from 1 to under 2: more zeros", low=0.999, high=_BELOW_TWO, default=1.0, short=True)
-_MOMENTUM = Parameter("momentum", "of the server's SGD; the workers' optimiser must then have none", low=-1e-9, high=0.999, default=0.0)
+_SPARSITY = Parameter("s", "sparsity multiplier, from 1 to under 2: more zeros", least=1.0, most=_BELOW_TWO, default=1.0, short=True)
+_MOMENTUM = Parameter("momentum", "of the server's SGD; the workers' optimiser must then have none", least=0.0, most=0.999, default=0.0)
 
 
 def _allgather(params: Mapping[str, Any]) -> Parts:
@@ -33,7 +33,8 @@ def _server(params: Mapping[str, Any]) -> Parts:
     from workloads.parts import Parts
     from workloads.policies.static import Static
 
-    return Parts(ParameterServer(ThreeLC(params["s"]), Residual(), Residual(), params["momentum"]), Static())
+    server = ParameterServer(ThreeLC(params["s"]), Residual(), Residual(), params["momentum"])
+    return Parts(server, Static(), has_momentum=params["momentum"] > 0)
 
 
 THREELC = Scheme("3lc", "3LC", styles.BLUE, "^", "3LC's codec, all-gathered", _allgather, (_SPARSITY,))

@@ -24,8 +24,8 @@ def test_a_step_that_sends_nothing_takes_its_compute():
     assert predicted_step_s(NETWORK, 1500, 0.060, "ring", [0.0] * 4, rounds=0) == 0.060
 
 
-def test_with_a_server_two_pulls_and_then_two_pushes_cross_the_bottleneck_each_way():
+def test_with_a_server_pushes_and_then_pulls_cross_the_bottleneck():
     push, pull = 1448 * 100.0, 1448 * 50.0
-    # h1 is the server; h3 and h4 are on the other side: each way the bottleneck carries two flows at once
-    expected_s = 2 * 151_400 * 8 / 40e6 + 3 * 0.010
+    # h1 is the server; h3 and h4 are on the other side: the bottleneck carries two pushes one way, then two pulls the other way
+    expected_s = 2 * 151_400 * 8 / 40e6 + 2 * 75_700 * 8 / 40e6 + 3 * 0.010
     assert predicted_step_s(NETWORK, 1500, 0.0, "server", [3 * pull, push, push, push], rounds=3) == pytest.approx(expected_s)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from topologies import Link, LinkSpec, Network, dumbbell, star
-from topologies.load import flows_of, longest_rtt_s, ring_hops, ring_load_bps, transfer_s
+from topologies.load import longest_rtt_s, phases_of, ring_hops, ring_load_bps, transfer_s
 
 BOTTLENECK = LinkSpec(40e6, 0.005)
 ACCESS = LinkSpec(100e6, 0.001)
@@ -15,11 +15,11 @@ FREE = LinkSpec(None)
 
 
 def ring_transfer_s(network):
-    return transfer_s(network, flows_of(network, "ring", [1e6] * len(network.hosts)))
+    return transfer_s(network, *phases_of(network, "ring", [1e6] * len(network.hosts)))
 
 
 def ring_rtt_s(network):
-    return longest_rtt_s(network, flows_of(network, "ring", [1.0] * len(network.hosts)))
+    return longest_rtt_s(network, *phases_of(network, "ring", [1.0] * len(network.hosts)))
 
 
 def test_a_ring_of_four_over_a_dumbbell_crosses_the_bottleneck_once_each_way():

@@ -34,7 +34,10 @@ def test_names_and_mappings_mean_the_same() -> None:
         ("powersgd", "write for example powersgd-4"),
         ("powersgd-1.5", "a whole number"),
         ("3lc-2", "at most 1.999"),
-        ("3lc-0.5", "above 0.999"),
+        ("3lc-0.9995", "at least 1 and at most 1.999"),
+        ("topk--0.5", "above 0"),
+        (None, "needs a name"),
+        ({"scheme": "topk-0.1", "ratio": 0.2}, "give it once"),
         ({"scheme": "dc2", "law": "magic"}, "one of proportional, ladder, aimd"),
         ({"scheme": "netsense", "error_feedback": 1}, "true or false"),
         ({"scheme": "netsense", "floor": True}, "must be a number"),
@@ -55,6 +58,8 @@ def test_parameters_show_in_label_and_folder_only_when_they_differ_from_the_defa
     assert (resolve("3lc").label, resolve("3lc").slug, resolve("3lc-1").slug) == ("3LC", "3lc", "3lc")
     assert (resolve("3lc-1.75").label, resolve("3lc-1.75").slug) == ("3LC 1.75", "3lc-1.75")
     assert resolve("3lc-ps").slug == "3lc-ps"
+    assert resolve("topk-1e-05").params["ratio"] == 1e-05
+    assert resolve("topk-0.12345678").slug != resolve("topk-0.12345679").slug
     assert resolve("3lc-ps-1.5").slug == "3lc-ps-1.5"
     assert resolve({"scheme": "dc2", "law": "aimd"}).slug == "dc2-lawaimd"
     assert resolve({"scheme": "netsense", "floor": 0.001}).slug == "netsense-floor0.001"
