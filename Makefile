@@ -35,10 +35,12 @@ reproduce: $(READY) ## the papers' figures (not there yet)
 bench: $(READY) ## measure emulator, codecs and hooks, into docs/benchmarks.md (10 minutes)
 	@$(SUDO) $(BIN)/python -m tests.bench
 
-study: $(READY) ## compare all schemes over several seeds, into docs/comparison.md (an hour, resumable)
+study: $(READY) ## compare all schemes over several seeds, into docs/ (an hour and a quarter, resumable)
 	@$(SUDO) $(BIN)/testbed run --resume experiments/repeats.yaml
+	@$(SUDO) $(BIN)/testbed run --resume experiments/target.yaml
 	@$(SUDO) $(BIN)/testbed run --resume experiments/baselines.yaml
-	@$(BIN)/python -m analysis.compare results/repeats results/baselines --out docs/comparison.md
+	@$(BIN)/python -m analysis.compare results/target --out docs/time-to-accuracy.md
+	@$(BIN)/python -m analysis.compare results/repeats results/baselines --accuracy 0.65 --out docs/comparison.md
 
 test: $(READY) lint ## lint, unit tests, then tests that boot networks and train (root)
 	@$(BIN)/pytest tests/unit

@@ -97,12 +97,12 @@ class Attachment:
         self.current = StepTraffic()
         self.totals = Stats(scheme.slug)
         self.encode_total_s = 0.0
-        self.lock = threading.Lock()
+        self._lock = threading.Lock()
         self._step, self._ended, self._now_s = 0, 0.0, 0.0
         self._stock_buckets: list[int] = []
         self._stock_forwards = 0
         self._closed = False
-        self._unfinished: set[Errand] = set()  # gloo must not lose the buffers of receives that are still posted
+        self._unfinished: set[_BucketErrand] = set()  # gloo must not lose the buffers of receives that are still posted
         self._counter = None if has_hook else model.register_forward_hook(self._on_stock_forward)
         if has_hook:
             self._group = _group_of_its_own(model.process_group)
@@ -117,7 +117,8 @@ class Attachment:
     def on_bucket(self, given: dist.GradBucket) -> Future[Tensor]:
         """Encode one bucket, begin its transfer, and promise the mean."""
         if self._closed or self._courier.failure is not None:
-            raise ExchangeError(f"{self.scheme.slug}: detached, or failed in an earlier step; attach a scheme again before training on")
+            said = f"{self.scheme.slug}: detached, or failed in an earlier step; attach a scheme again before training on"
+            raise ExchangeError(said) from self._courier.failure
         if given.index() == 0:
             self._begin_step()
         step, parameters = self.current, given.parameters()
@@ -125,14 +126,18 @@ class Attachment:
             self._pruning.apply(parameters, given.gradients())
         layout, sizes = tuple(p.data_ptr() for p in parameters), tuple(p.numel() for p in parameters)
         bucket = Bucket(given.index(), layout, sizes, given.buffer(), given)
-        errand = Errand(self, step, bucket, self.parts.exchange.transfer(bucket, step.decision.ratio))
+        errand = _BucketErrand(self, step, bucket, self.parts.exchange.transfer(bucket, step.decision.ratio))
         self._unfinished.add(errand)
 
         began = time.perf_counter()
-        errand.transfer.encode()
-        encoded = errand.started = time.perf_counter()
-        errand.transfer.start()
-        with self.lock:
+        try:
+            errand.transfer.encode()
+            encoded = errand.started = time.perf_counter()
+            errand.transfer.start()
+        except Exception as error:  # the others wait for this bucket: nothing can follow
+            self._courier.failure = error
+            raise
+        with self._lock:
             step.encodes.append((began, encoded))
             self.encode_total_s += encoded - began
             step.under_way += 1
@@ -184,13 +189,13 @@ class Attachment:
                 self._agreement.collect()
             self._courier.close()
             self._sensor.close()
-            if dist.get_world_size(self._group) == dist.get_world_size():
+            if dist.is_initialized() and dist.get_world_size(self._group) == dist.get_world_size():
                 dist.destroy_process_group(self._group)
 
-    def bucket_is_home(self, errand: Errand, arrived: float, decode: Interval) -> None:
+    def bucket_is_home(self, errand: _BucketErrand, arrived: float, decode: Interval) -> None:
         """Account for a bucket whose mean is there; the last one ends the step, off the thread that trains."""
         step, flat = errand.step, errand.bucket.flat
-        with self.lock:
+        with self._lock:
             step.exchanges.append((errand.started, arrived))
             step.decodes.append(decode)
             step.add(errand.transfer.plan(), flat.numel(), flat.numel() * flat.element_size(), errand.transfer.ratio)
@@ -262,7 +267,7 @@ class Attachment:
         totals.ratio = step.ratio
 
 
-class Errand:
+class _BucketErrand:
     """One bucket in the courier's hands."""
 
     def __init__(self, attachment: Attachment, step: StepTraffic, bucket: Bucket, transfer: Transfer) -> None:

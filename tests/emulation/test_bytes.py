@@ -8,9 +8,9 @@ from tests.unit.workloads.groups import SCHEMES, train_all
 
 PRIVATE = ("unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh")
 TOLERANCE = 0.02
-# Gloo frames each message with 96 or 144 bytes, depending on whether the receiver was ready first. That is nobody's choice, and counts
-# where messages are as small as here: we count 96 for a message of ours (2 in the count), 144 for a segment of a sum (3).
-FRAMING_SLACK_BYTES = 24
+# PowerSGD sums a few kilobytes at a time, of which gloo's framing is a tenth. A segment is framed with 96 bytes where the receiver was ready
+# first, else with 144; over a real network it never is, over loopback it mostly is, and we count 144.
+FRAMING_SLACK_BYTES = {"powersgd-2": 16}  # a message, of which a segment has three
 
 
 @pytest.fixture(scope="module")
@@ -23,4 +23,4 @@ def test_bytes_counted_are_the_bytes_on_the_interface(answers, scheme):
     counted = sum(answer["counted_bytes"] for answer in answers[scheme])
     wire = answers[scheme][0]["wire_bytes"]  # all ranks share the interface
     messages = sum(answer["messages"] for answer in answers[scheme])
-    assert counted == pytest.approx(wire, abs=TOLERANCE * wire + FRAMING_SLACK_BYTES * messages)
+    assert counted == pytest.approx(wire, abs=TOLERANCE * wire + FRAMING_SLACK_BYTES.get(scheme, 0) * messages)

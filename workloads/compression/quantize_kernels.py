@@ -11,9 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.compression.magnitudes import largest_bits
 from workloads.compression.packing import pack_row, unpack_row
 from workloads.compression.randomness import draw, uniform
-from workloads.compression.topk_kernels import ABSOLUTE
 
 ROW = 512  # values quantized at a time; also QSGD's bucket
 LARGEST = float(np.finfo(np.float32).max)
@@ -23,26 +23,16 @@ Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 
 
-@numba.njit("uint32(float32[::1])", cache=True, nogil=True)
-def largest_bits(values: Floats) -> np.uint32:
-    """Return the bits of the largest magnitude; those of infinity and NaN are the largest of all."""
-    bits = values.view(np.uint32)
-    largest = np.uint32(0)
-    for i in range(bits.size):
-        largest = max(largest, bits[i] & ABSOLUTE)
-    return largest
-
-
 @numba.njit("boolean(float32[::1])", cache=True, nogil=True)
 def all_finite(values: Floats) -> bool:
     """Tell whether there is neither NaN nor infinity."""
-    return bool(largest_bits(values) < INFINITY)
+    return bool(largest_bits(values.view(np.uint32)) < INFINITY)
 
 
 @numba.njit("float32(float32[::1])", cache=True, nogil=True)
 def largest_magnitude(values: Floats) -> np.float32:
     """Return the largest magnitude; NaN if not all values are finite."""
-    largest = np.full(1, largest_bits(values), np.uint32)
+    largest = np.full(1, largest_bits(values.view(np.uint32)), np.uint32)
     return np.float32(largest.view(np.float32)[0] if largest[0] < INFINITY else np.nan)
 
 

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workloads.compression.topk_kernels import ABSOLUTE, find_above, find_at_least, gather
+from workloads.compression.magnitudes import ABSOLUTE
+from workloads.compression.topk_kernels import find_above, find_at_least, gather
 
 SAMPLE = 1 << 15  # elements looked at to narrow an exact selection
 CHUNK = 1 << 22  # elements a torch operation takes at once, so that its temporaries stay small

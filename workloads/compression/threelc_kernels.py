@@ -9,7 +9,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-ABSOLUTE = np.uint32(0x7FFFFFFF)  # all but the sign: the bits of |x| order as |x| does, infinities and NaN above all
+from workloads.compression.magnitudes import largest_bits
+
 LARGEST_FLOAT = np.finfo(np.float32).max
 SMALLEST_FLOAT = np.finfo(np.float32).smallest_subnormal
 RAW = -1  # in place of a body's length: the tensor travels as float32
@@ -41,15 +42,6 @@ def half_of(scale: np.float32) -> np.float32:
     """
     half = np.float32(scale * np.float32(0.5))
     return np.float32(half - SMALLEST_FLOAT) if half + half > scale else half
-
-
-@numba.njit("uint32(uint32[::1])", cache=True, nogil=True)
-def largest_magnitude(bits: NDArray[np.uint32]) -> np.uint32:
-    """Return the bits of the largest magnitude."""
-    largest = np.uint32(0)
-    for i in range(bits.size):
-        largest = max(largest, np.uint32(bits[i] & ABSOLUTE))
-    return largest
 
 
 @numba.njit("void(float32[::1], float32, uint8[::1])", cache=True, nogil=True)
@@ -108,7 +100,7 @@ def encode_tensors(
             raw[raws : raws + tensor.size] = tensor
             raws += tensor.size
         else:
-            largest[0] = largest_magnitude(tensor.view(np.uint32))
+            largest[0] = largest_bits(tensor.view(np.uint32))
             scales[t] = scale_of(largest.view(np.float32)[0], sparsity)
             body = bodies[used : used + (tensor.size + 4) // 5]
             pack(tensor, half_of(scales[t]), body)

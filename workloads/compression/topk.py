@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from workloads.compression.codec import FLOAT16, FLOAT32, HEADER_BYTES, Codec, Header, PayloadError, read_header
-from workloads.compression.payload import aligned
+from workloads.compression.payload import aligned, new_payload
 from workloads.compression.selection import bits_of, float32_row, select_largest, select_largest_torch
 from workloads.compression.topk_kernels import are_ascending_below, gather, scatter_add
 
@@ -74,8 +74,7 @@ def sparse_bytes(k: int, dtype: int = FLOAT32) -> int:
 
 def begin_sparse(header: Header, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return a payload with its header written, and a view of its indices, to be filled."""
-    payload = torch.empty(sparse_bytes(header.k, header.dtype), dtype=torch.uint8, device=device)
-    payload[:HEADER_BYTES] = torch.frombuffer(bytearray(header.pack()), dtype=torch.uint8)
+    payload, _ = new_payload(header, device, sparse_bytes(header.k, header.dtype) - HEADER_BYTES)
     return payload, _split(header, payload)[0]
 
 

@@ -9,7 +9,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-ABSOLUTE = np.uint32(0x7FFFFFFF)  # all but the sign: the bits of |x| order as |x| does, infinities and NaN above all
+from workloads.compression.magnitudes import ABSOLUTE
+
 BLOCK = 64  # elements tested at once; measured from 8 to 128 at ratios from 0.001 to 0.25
 
 

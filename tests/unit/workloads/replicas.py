@@ -30,7 +30,7 @@ FRAME_HEADERS_BYTES = 66  # Ethernet, IP, TCP and its timestamps
 def build() -> nn.Module:
     """Make a model of several buckets, with matrices worth factorising and vectors that are not."""
     torch.manual_seed(7)
-    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.LayerNorm(256), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+    return nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.LayerNorm(1024), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
 def digest(model: nn.Module) -> str:
@@ -62,7 +62,7 @@ def payload_bytes_during(action: Callable[[], object]) -> int:
 
 def train(scheme: str, rank: int) -> dict[str, Any]:
     """Train some steps and tell what came of it."""
-    model = DistributedDataParallel(build(), bucket_cap_mb=0.1)
+    model = DistributedDataParallel(build(), bucket_cap_mb=0.5)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     attachment = attach(model, scheme, seed=3)
     generator = torch.Generator().manual_seed(rank)

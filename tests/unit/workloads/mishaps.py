@@ -1,0 +1,86 @@
+"""Train a small model and let something go wrong: python -m tests.unit.workloads.mishaps RANK WORLD_SIZE PORT MISHAP SCHEME."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from typing import Any
+
+os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.unit.workloads.replicas import digest
+from workloads.exchange.exchange import Bucket, Exchange, Transfer
+from workloads.hooks import attach
+
+STEPS = 4
+UNLUCKY_RANK, UNLUCKY_BUCKET = 1, 2
+
+
+def build(dtype: torch.dtype = torch.float32, **options: Any) -> DistributedDataParallel:
+    """Make a model of several buckets."""
+    torch.manual_seed(1)
+    layers = [nn.Linear(64, 64) for _ in range(6)]
+    return DistributedDataParallel(nn.Sequential(*layers).to(dtype), bucket_cap_mb=0.02, **options)
+
+
+def spoil_encoding(exchange: Exchange) -> None:
+    """Let one bucket's encoding fail from now on."""
+    prepare = exchange.transfer
+
+    def transfer(bucket: Bucket, ratio: float) -> Transfer:
+        made = prepare(bucket, ratio)
+        if bucket.index == UNLUCKY_BUCKET:
+
+            def encode() -> None:
+                raise MemoryError("no room to encode")
+
+            made.encode = encode  # type: ignore[method-assign]
+        return made
+
+    exchange.transfer = transfer  # type: ignore[method-assign]
+
+
+def loss(output: Tensor) -> Tensor:
+    """Return something to differentiate."""
+    return output.float().square().mean()
+
+
+def main() -> None:
+    """Join the others and train."""
+    rank, world_size, port = (int(word) for word in sys.argv[1:4])
+    mishap, scheme = sys.argv[4:6]
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size, timeout=timedelta(seconds=40)
+    )
+    if mishap == "mismatch" and rank == UNLUCKY_RANK:
+        scheme = "topk-0.5"
+    models = [build(torch.float16 if mishap == "half" else torch.float32)]
+    if mishap == "two models":
+        models.append(build())
+    attachments = [attach(model, scheme) for model in models]
+    generator = torch.Generator().manual_seed(rank)
+    for step in range(STEPS):
+        if step == STEPS - 1 and rank == UNLUCKY_RANK and mishap == "encode":
+            spoil_encoding(attachments[0].parts.exchange)
+        inputs = torch.randn(4, 64, generator=generator)
+        if mishap == "half":
+            model = models[0]
+            (model(inputs.half()).sum() * 8000).backward()
+            os.write(1, f"{max(float(p.grad.abs().max()) for p in model.parameters())}\n".encode())
+            model.zero_grad()
+        else:
+            sum(loss(model(inputs)) for model in models).backward()
+    os.write(1, (" ".join(digest(model) for model in models) + "\n").encode())
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
