@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from workloads.compression.codec import Codec, Header
+from workloads.compression.magnitudes import ABSOLUTE
 from workloads.compression.selection import bits_of, count_at_least_torch, find_at_least_torch, float32_row, sample_positions
 from workloads.compression.topk import add_sparse, begin_sparse, kept, write_values
-from workloads.compression.magnitudes import ABSOLUTE
 from workloads.compression.topk_kernels import count_at_least, find_at_least
 
 

@@ -56,9 +56,7 @@ def main() -> None:
     rank, world_size, port = (int(word) for word in sys.argv[1:4])
     mishap, scheme = sys.argv[4:6]
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size, timeout=timedelta(seconds=40)
-    )
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size, timeout=timedelta(seconds=40))
     if mishap == "mismatch" and rank == UNLUCKY_RANK:
         scheme = "topk-0.5"
     models = [build(torch.float16 if mishap == "half" else torch.float32)]

@@ -29,7 +29,11 @@ def run(mishap: str, scheme: str) -> Outcome:
     command = [sys.executable, "-m", "tests.unit.workloads.mishaps"]
     group = [
         subprocess.Popen(
-            [*command, str(rank), str(WORLD_SIZE), port, mishap, scheme], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, str(rank), str(WORLD_SIZE), port, mishap, scheme],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in range(WORLD_SIZE)
     ]
