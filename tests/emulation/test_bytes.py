@@ -8,8 +8,8 @@ from tests.unit.workloads.groups import SCHEMES, train_all
 
 PRIVATE = ("unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "sh")
 TOLERANCE = 0.02
-# PowerSGD sums a few kilobytes at a time, of which gloo's framing is a tenth. A segment is framed with 96 bytes where the receiver was ready
-# first, else with 144; over a real network it never is, over loopback it mostly is, and we count 144.
+# PowerSGD sums a few kilobytes at a time, of which gloo's framing is a tenth. A segment is framed with 96 bytes where the receiver
+# was ready first, else with 144; over a real network it never is, over loopback it mostly is, and we count 144.
 FRAMING_SLACK_BYTES = {"powersgd-2": 16}  # a message, of which a segment has three
 
 
