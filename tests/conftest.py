@@ -1,5 +1,7 @@
 """What tests of every kind share."""
 
+import os
+
 import pytest
 
 from testbed import machine
@@ -12,3 +14,10 @@ def emulation():
         machine.require_emulation()
     except machine.MachineError as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture(autouse=True)
+def scheduling():
+    """See that no test leaves this process, and whatever later tests start, in real-time scheduling: spinning threads would starve."""
+    yield
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER

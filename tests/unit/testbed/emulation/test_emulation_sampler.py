@@ -87,6 +87,7 @@ def sample(monkeypatch, tmp_path):
         os.close(writing)
         with open(reading) as stdin:
             monkeypatch.setattr(sampler, "die_with_parent", lambda: None)
+            monkeypatch.setattr(sampler.os, "sched_setscheduler", lambda *ignored: None)  # it would hold for all tests that follow
             monkeypatch.setattr(sampler, "_Sampled", Sampled)
             monkeypatch.setattr("sys.stdin", stdin)
             sampler.main()
