@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import workloads.schemes
@@ -38,15 +37,6 @@ def _dropped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     for name in FILES:
         sys.modules.pop(f"workloads.schemes.{name}", None)
         vars(workloads.schemes).pop(name, None)
-
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    torch.manual_seed(1)
-    yield DistributedDataParallel(torch.nn.Linear(20, 30))
-    dist.destroy_process_group()
 
 
 def codec_of(scheme: str) -> Codec:

@@ -1,10 +1,7 @@
 """Exchanges without a network: the choice of the cheaper way, the server's arithmetic, pruning."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,14 +14,6 @@ from workloads.exchange.messages import pack_length, read_length
 from workloads.exchange.powersgd import PowerSgd
 from workloads.exchange.server import ParameterServer
 from workloads.hooks import attach
-
-
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def bucket(flat: torch.Tensor) -> Bucket:

@@ -1,8 +1,5 @@
-from collections.abc import Iterator
-
 import pytest
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads.compression.topk import TopK, kept
@@ -10,15 +7,6 @@ from workloads.hooks import attach, detach, stats
 from workloads.schemes import SchemeError
 
 ELEMENTS = 20 * 30 + 30
-
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[DistributedDataParallel]:
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    torch.manual_seed(1)
-    yield DistributedDataParallel(torch.nn.Linear(20, 30))
-    dist.destroy_process_group()
 
 
 def gradient(model: DistributedDataParallel, seed: int) -> torch.Tensor:
