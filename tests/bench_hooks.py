@@ -25,14 +25,17 @@ sweep: {workload.compute: [1ms, 2s]}
 NO_COMPUTE, COMPUTE = "1ms", "2s"
 
 
-def attach_cost() -> float:
-    """Return the step time with "none" attached over that of DDP with nothing attached, interleaved, the median over rounds."""
+def attach_cost() -> tuple[float, float]:
+    """Return the step time with "none" attached over that of plain DDP, and that of another plain DDP: the noise.
+
+    Interleaved, the median over rounds.
+    """
     port = str(free_port())
     command = [sys.executable, "-m", "tests.bench_hooks"]
     group = [subprocess.Popen([*command, str(rank), port], cwd=ROOT, stdout=subprocess.PIPE, text=True) for rank in range(WORKERS)]
     told = [process.communicate(timeout=300)[0] for process in group]
-    ratio: float = json.loads(told[0])
-    return ratio
+    attached, control = json.loads(told[0])
+    return attached, control
 
 
 def _worker(rank: int, port: str) -> None:
@@ -46,9 +49,9 @@ def _worker(rank: int, port: str) -> None:
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=WORKERS)
-    plain, attached = (
+    plain, control, attached = (
         DistributedDataParallel(nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)))
-        for _ in range(2)
+        for _ in range(3)
     )
     attach(attached, "none")
     inputs = torch.randn(64, 256)
@@ -61,17 +64,18 @@ def _worker(rank: int, port: str) -> None:
             model(inputs).square().sum().backward()
         return time.perf_counter() - began
 
-    for model in (plain, attached):
+    for model in (plain, control, attached):
         seconds(model)
-    ratios = []
-    for turn in range(ROUNDS):
-        order = (plain, attached) if turn % 2 else (attached, plain)
-        times = {id(model): seconds(model) for model in order}
-        ratios.append(times[id(attached)] / times[id(plain)])
+    ratios: list[tuple[float, float]] = []
+    models = [plain, control, attached]
+    for _ in range(ROUNDS):
+        models = models[1:] + models[:1]  # nobody is always first
+        times = {id(model): seconds(model) for model in models}
+        ratios.append((times[id(attached)] / times[id(plain)], times[id(control)] / times[id(plain)]))
     dist.barrier()
     dist.destroy_process_group()
     if rank == 0:
-        print(json.dumps(statistics.median(ratios)))
+        print(json.dumps([statistics.median(values) for values in zip(*ratios, strict=True)]))
 
 
 def overlap_rows() -> list[str]:
@@ -100,11 +104,11 @@ def overlap_rows() -> list[str]:
 
 def section() -> str:
     """Measure and describe."""
-    ratio = attach_cost()
+    ratio, control = attach_cost()
     rows = "\n".join(overlap_rows())
     return f"""## What the hook costs and hides
-`attach(model, "none")` over DDP with nothing attached: {ratio:.3f} times the step time (2 workers over loopback, {ROUNDS} interleaved
-rounds of {STEPS} steps, median).
+`attach(model, "none")` over DDP with nothing attached: {ratio:.3f} times the step time; a second DDP with nothing attached: {control:.3f}
+times (2 workers over loopback, {ROUNDS} interleaved rounds of {STEPS} steps, median).
 
 Replay of ResNet-18's gradients (3 buckets), 2 workers, 200 Mbit/s: *alone* is a step without compute, so all of it is encoding,
 exchange and decoding; then the same with 2 s of slept compute. *Hidden* is the share of *alone* that the step does not show.
