@@ -1,4 +1,4 @@
-"""The command line: testbed run | report | doctor | clean | schemes | topologies."""
+"""The command line: testbed run | watch | report | doctor | clean | schemes | topologies."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs of an earlier try, do the rest.")] = False,
     share: Annotated[bool, typer.Option("--share", help="Do not wait for another run on this machine; both are flagged.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run beyond the machine's measured ceiling; the run is marked.")] = False,
+    listen: Annotated[
+        int | None,
+        typer.Option("--listen", metavar="PORT", min=1, max=65535, help="Serve the API on 127.0.0.1:PORT too, e.g. for Prometheus."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run every scheme of an experiment file, then write its summary and figures.
@@ -51,7 +55,7 @@ def run(
     """
     from testbed import runner
 
-    options = runner.Options(results, share=share, force=force, resume=resume)
+    options = runner.Options(results, share=share, force=force, resume=resume, listen_port=listen)
     out = errors if as_json else console
     try:
         folder = runner.run_experiment(file, options, out)
@@ -67,6 +71,23 @@ def run(
         raise typer.Exit(FAILED)
     if not all(manifest["valid"] for manifest in manifests):
         raise typer.Exit(INVALID)
+
+
+@app.command()
+def watch(
+    run: Annotated[Path | None, typer.Argument(help="A run's folder, or an experiment's; without one, the newest experiment.")] = None,
+    results: Results = Path("results"),
+    once: Annotated[bool, typer.Option("--once", help="Show it once and leave.")] = False,
+    interval: Annotated[float, typer.Option("--interval", metavar="SECONDS", min=0.1, max=60, help="Time between two looks.")] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Watch the links and workers of a run while it goes on; of an experiment, run after run. Ctrl-C leaves; the run does not mind."""
+    from testbed import watch as watching
+
+    try:
+        watching.watch(watching.find(run, results), console, once, as_json, interval)
+    except watching.WatchError as error:
+        _fail(str(error), BAD_INPUT)
 
 
 @app.command()

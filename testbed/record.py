@@ -10,9 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.json
 
 SCHEMA = 1
 TABLES = {"steps": "steps-*.jsonl", "evals": "evals.jsonl", "links": "links.jsonl", "events": "events-*.jsonl"}
+TIMES = {"mono_s": "t_s", "openflow_mono_s": "openflow_t_s"}  # the monotonic clock's columns, and their names in Parquet
+
+LINK_COLUMNS = pa.schema(
+    [(name, pa.float64()) for name in ("mono_s", "rate_bps", "openflow_mono_s")]
+    + [(name, pa.string()) for name in ("link", "source", "target", "queue")]
+    + [(name, pa.int64()) for name in ("queue_bytes", "sent_bytes", "sent_packets", "dropped_packets", "overlimits", "backlog_bytes")]
+    + [(name, pa.int64()) for name in ("port_tx_bytes", "queue_tx_bytes", "queue_tx_packets")]
+)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -75,6 +85,8 @@ class RunFolder:
 
     def table(self, name: str) -> pd.DataFrame:
         """Read a table's JSON lines, a last line cut off in mid-write left out."""
+        if name == "links":
+            return read_links(self.stream / TABLES[name])
         rows: list[dict[str, Any]] = []
         for file in sorted(self.stream.glob(TABLES[name])):
             rows += read_lines(file)
@@ -102,8 +114,11 @@ class RunFolder:
             table = self.table(name)
             if table.empty:  # a replay has no evaluations
                 continue
-            if "mono_s" in table.columns:
-                table.insert(0, "t_s", table.pop("mono_s") - origin_s)
+            clocks = [column for column in TIMES if column in table.columns]
+            table[clocks] -= origin_s
+            table = table.rename(columns=TIMES)
+            if "t_s" in table.columns:
+                table.insert(0, "t_s", table.pop("t_s"))
                 table = table.sort_values("t_s", kind="stable", ignore_index=True)
             if name == "events" and "data" in table.columns:
                 table["data"] = table["data"].map(json.dumps)
@@ -130,3 +145,21 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             continue
     return rows
+
+
+def read_links(path: Path) -> pd.DataFrame:
+    """Read the samples of the queues, of which there may be millions: whatever a row does not tell is null in it."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        content = b""
+    content = content[: content.rfind(b"\n") + 1]
+    if not content:
+        return pd.DataFrame()
+    options = pyarrow.json.ParseOptions(explicit_schema=LINK_COLUMNS, unexpected_field_behavior="ignore")
+    try:
+        table = pyarrow.json.read_json(pa.BufferReader(content), parse_options=options)
+    except pa.ArrowInvalid:  # a damaged line: it alone is left out
+        table = pa.Table.from_pylist(read_lines(path), schema=LINK_COLUMNS)
+    incomplete = [name for name in table.column_names if pa.types.is_integer(table[name].type) and table[name].null_count]
+    return table.to_pandas().astype(dict.fromkeys(incomplete, "Int64"))

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from rich.console import Console
 
 from testbed import machine, spec
 from testbed.emulation import backend
+from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
 from testbed.lock import MachineLock
 from testbed.ownership import give_to_caller
@@ -51,6 +52,7 @@ class Options:
     share: bool = False  # do not wait for another run on this machine
     force: bool = False  # run beyond the machine's measured ceiling
     resume: bool = False  # keep the complete runs of an earlier try
+    listen_port: int | None = None  # serve the API on this port of the loopback too
 
 
 def run_experiment(path: Path, options: Options, console: Console) -> Path:
@@ -109,7 +111,7 @@ def check_ceiling(runs: list[Run], console: Console) -> None:
     problems = {}
     for run in runs:
         topology = run.experiment.topology
-        load_bps, mtu = ring_load_bps(topology.network()), topology.resolved_mtu()
+        load_bps, mtu = ring_load_bps(run.experiment.network(run.seed)), topology.resolved_mtu()
         try:
             ceiling_bps = machine.ceiling_bps(mtu, kernel, lambda text: console.print(text, soft_wrap=True))
         except machine.MachineError as error:
@@ -178,12 +180,13 @@ def _run_once(
     watcher = Watcher(record.stream, len(plan.network.hosts), plan.workload["budget"])
     began = time.time()
     try:
-        backend.execute(plan, record, progress.stage, lambda: progress.update(watcher.state()))
-        judged = backend.judge(plan, record)
+        tell = backend.Tell(progress.stage, lambda: progress.update(watcher.state()))
+        backend.execute(plan, record, tell, options.listen_port)
+        judged = judge(plan, record)
         record.to_parquet(judged["origin_mono_s"])
         record.save(**judged, status="complete", finished=_now(), shared_machine=lock.was_shared(began))
         record.drop_stream()
-    except backend.RunFailed as failure:
+    except (backend.RunFailed, Unjudgeable) as failure:
         unverified = isinstance(failure, backend.NotFaithful)
         reasons = [str(failure) if unverified else "the run failed"]
         record.save(status="failed", reason=str(failure), invalid_reasons=reasons, verification_failed=unverified, finished=_now())
@@ -215,11 +218,12 @@ def _plan(run: Run, run_dir: Path) -> RunPlan:
     return RunPlan(
         run=run.slug,
         run_dir=str(run_dir.resolve()),
-        network=topology.network().with_queues_fixed(mtu),
+        network=run.experiment.network(run.seed).with_queues_fixed(mtu),
         mtu=mtu,
         transport={"congestion_control": transport.congestion_control, "ecn": transport.ecn},
         kernel_datapath=machine.has_kernel_datapath(),
         seed=run.seed,
+        routing=asdict(run.experiment.routing.policy(run.seed)),
         scheme=run.scheme.params,
         workload=run.experiment.workload.to_job(),
     )
@@ -235,7 +239,7 @@ def _first_manifest(run: Run, plan: RunPlan, options: Options, earlier: list[dic
         "repeat": run.repeat,
         "seed": run.seed,
         "spec": spec.resolved(run.experiment),
-        "network": backend.network_json(plan),
+        "network": {**asdict(replace(plan.network, routes=())), "mtu": plan.mtu},
         "command": shlex.join(["testbed", *sys.argv[1:]]),
         "started": _now(),
         "versions": machine.versions(),

@@ -103,9 +103,6 @@ def unsupported(experiment: Experiment, resolve: Resolver = resolve_scheme) -> l
             sentences.append(f"hosts: {variant.hosts.kind} hosts are not supported yet; use kind: process")
         if variant.conditions:
             sentences.append("conditions: changing conditions are not supported yet; leave the list empty")
-        if variant.topology.network().has_loops:
-            kind = variant.topology.kind
-            sentences.append(f"topology: {kind} has several paths and needs the controller, which is not there yet; use star or dumbbell")
         if variant.transport.ecn:
             sentences.append("transport: ecn needs queues that mark, and these only drop; leave it false")
     return list(dict.fromkeys(sentences))

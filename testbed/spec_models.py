@@ -11,8 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
 
+from controller.routing import RoutingError, RoutingPolicy, check_pin, compute_paths
 from testbed.spec_fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
 from testbed.spec_topology import Dumbbell, LeafSpine, Star
+from topologies import Network
 
 
 def resolve_scheme(entry: str | dict[str, Any]) -> Any:
@@ -60,6 +62,17 @@ class Transport(Model):
 
     congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "cubic"
     ecn: StrictBool = False
+
+
+class Routing(Model):
+    """How the controller chooses among paths, the same for every scheme."""
+
+    kind: Literal["shortest", "ecmp", "groups"] = "ecmp"
+    pinned: tuple[tuple[str, ...], ...] = ()  # whole paths, from host to host
+
+    def policy(self, seed: int) -> RoutingPolicy:
+        """Return what the controller is told."""
+        return RoutingPolicy(self.kind, seed, self.pinned)
 
 
 TrainModel = Literal["small_cnn", "resnet8", "resnet20", "resnet18"]
@@ -145,6 +158,24 @@ class Experiment(Model):
     seed: Annotated[Whole, Field(ge=0)] = 1
     repeats: Count = 1
     transport: Transport = Transport()
+    routing: Routing = Routing()
+
+    def network(self, seed: int) -> Network:
+        """Build the network with the paths that the controller will choose."""
+        network = self.topology.network()
+        return network.with_routes(compute_paths(network, self.routing.policy(seed)).values())
+
+    @model_validator(mode="after")
+    def _pins_are_paths(self) -> Experiment:
+        faults: list[tuple[Place, str]] = []
+        for i, path in enumerate(self.routing.pinned):
+            try:
+                check_pin(self.topology.network(), path)
+            except RoutingError as error:
+                faults.append((("routing", "pinned", i), str(error)))
+        if faults:
+            raise Faults(faults)
+        return self
 
     @field_validator("schemes", mode="after")
     @classmethod

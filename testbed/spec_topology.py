@@ -8,6 +8,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from testbed import units
+from testbed.spec_classes import ClassModel, faults_of
 from testbed.spec_fields import Count, Faults, Loss, Model, Mtu, Place, QueueLimit, Rate, Time, Whole
 from topologies import LinkSpec, Network, dumbbell, leafspine, star
 from topologies.model import ETHERNET_HEADER_BYTES
@@ -31,12 +32,14 @@ class LinkModel(Model):
     jitter_s: Time = Field(0.0, alias="jitter")  # half-width of the spread around the delay
     loss: Loss = 0.0
     queue: QueueLimit = units.Queue(bdp=1.0)
+    classes: tuple[ClassModel, ...] = ()  # queues for kinds of traffic; none: one for all
     reverse: Reverse | None = None
 
     @property
     def forward(self) -> LinkSpec:
         """Return the direction the link was described in."""
-        return LinkSpec(self.rate_bps, self.delay_s, self.jitter_s, self.loss, self.queue.size_bytes, self.queue.bdp)
+        classes = tuple(one.of(self.rate_bps) for one in self.classes)
+        return LinkSpec(self.rate_bps, self.delay_s, self.jitter_s, self.loss, self.queue.size_bytes, self.queue.bdp, classes)
 
     @property
     def backward(self) -> LinkSpec:
@@ -45,12 +48,14 @@ class LinkModel(Model):
         return self.model_copy(update=changed).forward
 
     @model_validator(mode="after")
-    def _jitter_within_delay(self) -> LinkModel:
+    def _jitter_within_delay_and_classes_within_rate(self) -> LinkModel:
         faults: list[tuple[Place, str]] = []
         if self.jitter_s > self.delay_s:
             faults.append((("jitter",), "jitter must not exceed the delay it spreads around"))
         elif self.backward.jitter_s > self.backward.delay_s:
             faults.append((("reverse",), "jitter must not exceed the delay it spreads around, in this direction too"))
+        rate_bps = min(self.rate_bps, self.backward.rate_bps or self.rate_bps)
+        faults += [(("classes", *place), message) for place, message in faults_of(self.classes, rate_bps)]
         if faults:
             raise Faults(faults)
         return self
@@ -75,15 +80,23 @@ class _Topology(Model):
                 yield name, value
 
     @model_validator(mode="after")
-    def _queues_hold_a_frame(self) -> _Topology:
+    def _queues_hold_a_frame_and_classes_name_hosts(self) -> _Topology:
         least = self.resolved_mtu() + ETHERNET_HEADER_BYTES
         faults: list[tuple[Place, str]] = []
         for name, link in self.links():
-            given = {(name, "queue"): link.queue, (name, "reverse", "queue"): link.reverse.queue if link.reverse else None}
+            given: dict[Place, units.Queue | None] = {
+                (name, "queue"): link.queue,
+                (name, "reverse", "queue"): link.reverse.queue if link.reverse else None,
+            }
+            given |= {(name, "classes", i, "queue"): units.Queue(one.queue_bytes) for i, one in enumerate(link.classes) if one.queue_bytes}
             for path, queue in given.items():
                 if queue is not None and queue.size_bytes is not None and queue.size_bytes < least:
                     mtu = least - ETHERNET_HEADER_BYTES
                     faults.append((path, f"{units.format_size(queue.size_bytes)} cannot hold one frame ({least} bytes at MTU {mtu})"))
+            for i, one in enumerate(link.classes):
+                strangers = sorted(set(one.hosts) - set(self.network().hosts))
+                if strangers:
+                    faults.append(((name, "classes", i, "hosts"), f"this network has no host {', '.join(strangers)}"))
         if faults:
             raise Faults(faults)
         return self

@@ -3,8 +3,12 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 from testbed import machine
+
+settings.register_profile("shared machine", deadline=None)  # a slow moment of the machine is no fault of the code
+settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ Nothing here touches the machine; `mininet_topo` turns any graph into a Mininet 
 
 from topologies.dumbbell import dumbbell
 from topologies.leafspine import leafspine
-from topologies.model import Direction, Link, LinkSpec, Network
+from topologies.model import Direction, Link, LinkSpec, Network, QueueClass
 from topologies.star import star
 
-__all__ = ["Direction", "Link", "LinkSpec", "Network", "dumbbell", "leafspine", "star"]
+__all__ = ["Direction", "Link", "LinkSpec", "Network", "QueueClass", "dumbbell", "leafspine", "star"]

@@ -5,10 +5,11 @@ Everything here is plain data. `star`, `dumbbell` and `leafspine` build a `Netwo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise
+from typing import Any
 
 import networkx as nx
 
@@ -17,6 +18,19 @@ MIN_QUEUE_FRAMES = 10  # a queue given in BDPs is never smaller than this many f
 SMALL_MTU = 1500
 LARGE_MTU = 9000
 LARGE_MTU_ABOVE_BPS = 50e6
+
+
+@dataclass(frozen=True)
+class QueueClass:
+    """One of several queues of a direction: the rate it is sure of, the rate it may take while others leave it, and what goes into it."""
+
+    name: str
+    min_bps: float
+    max_bps: float
+    queue_bytes: int | None = None  # a limit of its own, else the direction's
+    dscp: int | None = None  # packets with this mark; or
+    port: int | None = None  # to or from this TCP or UDP port; or
+    hosts: tuple[str, ...] = ()  # to or from these hosts. The first class has none of these: it takes what no other claims
 
 
 @dataclass(frozen=True)
@@ -29,6 +43,26 @@ class LinkSpec:
     loss: float = 0.0  # fraction of frames lost, 0 <= loss < 1
     queue_bytes: int | None = None  # a fixed limit; or
     queue_bdp: float | None = 1.0  # a multiple of rate x base RTT of the longest path over the link
+    classes: tuple[QueueClass, ...] = ()  # none: one queue for everything
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> LinkSpec:
+        """Read back what `dataclasses.asdict` made of a LinkSpec."""
+        classes = tuple(QueueClass(**{**one, "hosts": tuple(one["hosts"])}) for one in raw["classes"])
+        return cls(**{**raw, "classes": classes})
+
+    def queues(self) -> tuple[QueueClass, ...]:
+        """Return the queues of the direction in their order: its classes, or one without a name; none if it is not shaped."""
+        if self.rate_bps is None:
+            return ()
+        classes = self.classes or (QueueClass("", self.rate_bps, self.rate_bps),)
+        return tuple(one if one.queue_bytes is not None else replace(one, queue_bytes=self.queue_bytes) for one in classes)
+
+    def with_rate(self, rate_bps: float) -> LinkSpec:
+        """Return the same direction at another rate, its classes in proportion."""
+        factor = rate_bps / self.rate_bps if self.rate_bps else 1.0
+        classes = tuple(replace(one, min_bps=one.min_bps * factor, max_bps=one.max_bps * factor) for one in self.classes)
+        return replace(self, rate_bps=rate_bps, classes=classes)
 
     @property
     def is_delayed(self) -> bool:
@@ -76,6 +110,25 @@ class Network:
     hosts: tuple[str, ...]
     switches: tuple[str, ...]
     links: tuple[Link, ...]
+    routes: tuple[tuple[str, ...], ...] = ()  # node paths, at most one an ordered pair; a pair without one takes a shortest path
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Network:
+        """Read back what `dataclasses.asdict` made of a Network."""
+        links = tuple(
+            Link(**{**link, "forward": LinkSpec.from_json(link["forward"]), "backward": LinkSpec.from_json(link["backward"])})
+            for link in raw["links"]
+        )
+        return cls(tuple(raw["hosts"]), tuple(raw["switches"]), links, tuple(tuple(route) for route in raw["routes"]))
+
+    def with_routes(self, paths: Iterable[Sequence[str]]) -> Network:
+        """Return a copy whose frames take these node paths, instead of any it was given before; ValueError if one leaves the links."""
+        routes = tuple(tuple(path) for path in paths)
+        for route in routes:
+            for pair in pairwise(route):
+                if pair not in self._by_ends:
+                    raise ValueError(f"the route {' '.join(route)} goes from {pair[0]} to {pair[1]}, but no link joins them")
+        return replace(self, routes=routes)
 
     @cached_property
     def graph(self) -> nx.Graph:
@@ -87,11 +140,6 @@ class Network:
             graph.add_edge(link.a, link.b, link=link)
         return graph
 
-    @property
-    def has_loops(self) -> bool:
-        """Tell whether self-learning switches would make a broadcast storm here."""
-        return not nx.is_forest(self.graph)
-
     def directions(self) -> Iterator[Direction]:
         """Yield both directions of every link, in the order of `links`."""
         for link in self.links:
@@ -99,11 +147,17 @@ class Network:
             yield Direction(link.name, link.b, link.a, link.backward, link.bottleneck)
 
     def path(self, source: str, target: str) -> list[Direction]:
-        """Return the directions a frame crosses from source to target on a shortest path."""
-        return self._along(nx.shortest_path(self.graph, source, target))
+        """Return the directions a frame crosses from source to target: along the pair's route, or on a shortest path if it has none."""
+        return self._along(self.routed.get((source, target)) or nx.shortest_path(self.graph, source, target))
 
-    def _along(self, nodes: list[str]) -> list[Direction]:
+    def _along(self, nodes: Sequence[str]) -> list[Direction]:
         return [self._by_ends[pair] for pair in pairwise(nodes)]
+
+    @cached_property
+    def routed(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Return the routes by their ordered pair of hosts."""
+        """Return the routes by ordered pair of hosts."""
+        return {(route[0], route[-1]): route for route in self.routes}
 
     @cached_property
     def _by_ends(self) -> dict[tuple[str, str], Direction]:
@@ -120,12 +174,18 @@ class Network:
         return LARGE_MTU if rates and min(rates) > LARGE_MTU_ABOVE_BPS else SMALL_MTU
 
     def with_queues_fixed(self, mtu: int) -> Network:
-        """Turn every queue given in BDPs into bytes, once, before the run starts."""
+        """Turn every queue given in BDPs into bytes, once, before the run starts.
+
+        Every shortest path counts beside the routes, so that queues are the same for every choice among equal paths.
+        """
         longest: dict[str, float] = {}
-        for source, target in permutations(self.hosts, 2):
-            rtt_s = self.base_rtt_s(source, target)
-            for nodes in nx.all_shortest_paths(self.graph, source, target):
-                for direction in self._along(nodes):
+        for source, target in combinations(self.hosts, 2):
+            round_trips = [self._along(nodes) + self._along(nodes[::-1]) for nodes in nx.all_shortest_paths(self.graph, source, target)]
+            if self.routed.keys() & {(source, target), (target, source)}:
+                round_trips.append(self.path(source, target) + self.path(target, source))
+            for crossed in round_trips:
+                rtt_s = sum(direction.spec.delay_s for direction in crossed)
+                for direction in crossed:
                     longest[direction.name] = max(longest.get(direction.name, 0.0), rtt_s)
 
         def fixed(spec: LinkSpec, name: str) -> LinkSpec:

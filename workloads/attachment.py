@@ -13,7 +13,6 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -24,14 +23,16 @@ from torch.nn.parallel import DistributedDataParallel
 from workloads.exchange.courier import Courier
 from workloads.exchange.exchange import Bucket, Transfer
 from workloads.exchange.messages import Endpoint
-from workloads.exchange.plan import NOTHING, Plan, plan_allreduce
+from workloads.exchange.plan import plan_allreduce
 from workloads.parts import Parts
-from workloads.policies.policy import Decision, Sample
+from workloads.policies.policy import Sample
 from workloads.pruning import Pruning
 from workloads.schemes import ResolvedScheme
 from workloads.sensing.agreement import Agreement, Measurement, combine
-from workloads.sensing.tcpinfo import Connections, TcpSensor
+from workloads.sensing.tcpinfo import TcpSensor
+from workloads.sensing.telemetry import UNKNOWN, PathSensor
 from workloads.timing import Interval, clip, total
+from workloads.traffic import Stats, StepTraffic
 
 _SEED_STRIDE = 1_000_003  # a prime: workers' seeds never meet those of another run's seed
 _FINGERPRINT_BYTES = 16
@@ -41,57 +42,12 @@ class ExchangeError(RuntimeError):
     """A bucket that could not be exchanged."""
 
 
-@dataclass
-class StepTraffic:
-    """What one step moved and when."""
-
-    cost: Plan = NOTHING
-    dense_bytes: int = 0
-    elements: int = 0
-    elements_sent: float = 0.0
-    encodes: list[Interval] = field(default_factory=list)
-    exchanges: list[Interval] = field(default_factory=list)
-    decodes: list[Interval] = field(default_factory=list)
-    decision: Decision = field(default_factory=Decision)
-    connections: Connections | None = None  # what the kernel says of our TCP connections at the end of the step
-    under_way: int = 0  # buckets on their way
-    last_gradient: float = 0.0  # when backward handed out the last bucket; 0 before that
-    agreeing_s: float = 0.0  # how long the first bucket waited for the other workers' measurements
-    over: threading.Event = field(default_factory=threading.Event)  # all buckets are home and the others were told, or it failed
-
-    @property
-    def ratio(self) -> float:
-        """Fraction of gradient elements sent."""
-        return self.elements_sent / self.elements if self.elements else 1.0
-
-    def add(self, cost: Plan, elements: int, dense_bytes: int, ratio: float) -> None:
-        """Count one bucket."""
-        self.cost += cost
-        self.dense_bytes += dense_bytes
-        self.elements += elements
-        self.elements_sent += ratio * elements
-
-
-@dataclass
-class Stats:
-    """Totals since attaching."""
-
-    scheme: str
-    steps: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    messages: int = 0
-    dense_bytes: int = 0
-    encode_s: float = 0.0
-    exchange_s: float = 0.0  # time during which at least one bucket was on its way, hidden behind backward or not
-    decode_s: float = 0.0
-    ratio: float = 1.0  # of the last step
-
-
 class Attachment:
     """A scheme at work on one model."""
 
-    def __init__(self, model: DistributedDataParallel, scheme: ResolvedScheme, parts: Parts, has_hook: bool, seed: int) -> None:
+    def __init__(
+        self, model: DistributedDataParallel, scheme: ResolvedScheme, parts: Parts, has_hook: bool, seed: int, telemetry: str | None = None
+    ) -> None:
         self.model, self.scheme, self.parts = model, scheme, parts
         self.has_hook = has_hook  # DDP calls us; else its stock all-reduce runs and bytes are computed
         self.current = StepTraffic()
@@ -111,6 +67,7 @@ class Attachment:
             parts.exchange.bind(self._group, seed * _SEED_STRIDE + self.rank)
             self._agreement = Agreement(Endpoint(self._group))
             self._sensor = TcpSensor()
+            self._path = PathSensor(telemetry, self.rank) if telemetry and parts.policy.assisted else None
             self._courier = Courier()
         self._pruning = Pruning(model, parts.pruned) if parts.pruned else None
 
@@ -189,6 +146,8 @@ class Attachment:
                 self._agreement.collect()
             self._courier.close()
             self._sensor.close()
+            if self._path is not None:
+                self._path.close()
             if dist.is_initialized() and dist.get_world_size(self._group) == dist.get_world_size():
                 dist.destroy_process_group(self._group)
 
@@ -210,17 +169,17 @@ class Attachment:
         self.settle()
         policy = self.parts.policy
         began = time.perf_counter()
-        if self._step == 0 or not policy.senses:
-            decision = policy.decide(Sample(self._step))
-        else:
+        sample = Sample(self._step)
+        if self._step > 0 and policy.senses:
             measurements = self._agreement.collect()
             self._now_s += max(m.step_s for m in measurements)
-            decision = policy.decide(combine(measurements, self._now_s))
-        self.current = StepTraffic(decision=decision, agreeing_s=time.perf_counter() - began)
+            sample = combine(measurements, self._now_s)
+        self.current = StepTraffic(sample=sample, decision=policy.decide(sample), agreeing_s=time.perf_counter() - began)
 
     def _end_step(self, step: StepTraffic, now: float) -> None:
         step.connections = self._sensor.read()
         if self.parts.policy.senses:
+            path = UNKNOWN if self._path is None else self._path.read(step.cost.bytes_sent)
             encoding_s = total(clip(step.encodes, self._ended, step.last_gradient))
             measurement = Measurement(
                 step=self._step,
@@ -231,6 +190,11 @@ class Attachment:
                 compute_s=max(0.0, step.last_gradient - self._ended - encoding_s - step.agreeing_s) if self._ended else 0.0,
                 step_s=now - self._ended if self._ended else 0.0,
                 retransmits=-1 if step.connections is None else step.connections.retransmits,
+                rounds=step.cost.rounds,
+                available_bps=path.available_bps,
+                backlog_bytes=path.backlog_bytes,
+                base_rtt_s=path.base_rtt_s,
+                telemetry_age_s=path.age_s,
             )
             step.cost += self._agreement.tell(measurement)
         self._ended, self._step = now, self._step + 1

@@ -11,13 +11,16 @@ turns it to another scheme. A model that once had a hook therefore never has the
 
 # no `from __future__ import annotations` here: DDP compares the hook's annotations with the classes themselves
 
+import warnings
+
 import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from workloads.attachment import Attachment, Stats
+from workloads.attachment import Attachment
 from workloads.schemes import resolve
+from workloads.traffic import Stats
 
 _ATTRIBUTE = "_gradient_compression"  # where the attachment lives on the model
 _SWITCH = _ATTRIBUTE + "_switch"
@@ -34,17 +37,23 @@ def _hook(switch: _Switch, bucket: dist.GradBucket) -> Future[Tensor]:
     return switch.attachment.on_bucket(bucket)
 
 
-def attach(model: DistributedDataParallel, scheme: str | dict[str, object], seed: int = 0) -> Attachment:
-    """Make a DDP model exchange gradients by a scheme, given as "topk-0.1" or {"scheme": "topk", "ratio": 0.1}; on all ranks alike."""
+def attach(model: DistributedDataParallel, scheme: str | dict[str, object], seed: int = 0, *, telemetry: str | None = None) -> Attachment:
+    """Make a DDP model exchange gradients by a scheme, given as "topk-0.1" or {"scheme": "topk", "ratio": 0.1}; on all ranks alike.
+
+    `telemetry` is the path of the controller's board (controller/board.py), for the schemes that it assists. Without it "netsense-sdn"
+    does as "netsense" does, and says so.
+    """
     if not isinstance(model, DistributedDataParallel):
         raise TypeError(f"wrap the model in DistributedDataParallel before attaching a scheme; this is a {type(model).__name__}")
     resolved = resolve(scheme)
     parts = resolved.build()
+    if parts.policy.assisted and not telemetry:
+        warnings.warn(f"{resolved.slug} was given no telemetry: it senses by itself, as without a controller", stacklevel=2)
     previous: Attachment | None = getattr(model, _ATTRIBUTE, None)
     if previous is not None:
         previous.close()
     switch: _Switch | None = getattr(model, _SWITCH, None)
-    attachment = Attachment(model, resolved, parts, switch is not None or not parts.stock, seed)
+    attachment = Attachment(model, resolved, parts, switch is not None or not parts.stock, seed, telemetry)
     if switch is not None:
         switch.attachment = attachment
     elif not parts.stock:

@@ -34,6 +34,7 @@ class Job:
     threads: int = 1
     nice: int = 5
     timeout_s: float = 120.0  # a collective that takes longer fails the worker
+    telemetry: str = ""  # path of the controller's board, for schemes that it assists; "": there is none
     schema: int = field(default=SCHEMA)
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ The measured loop (1) looks whether to evaluate or stop before the step, (2) run
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import statistics
@@ -23,9 +24,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workloads.hooks import attach
 from workloads.job import Job
+from workloads.policies.policy import SENSING
 from workloads.records import Stream, WireCounters
 from workloads.stop import EVALUATE, STOP, Announcer, Listener
 from workloads.timing import StepTimer
+from workloads.traffic import StepTraffic
 
 QUIET_STEPS = 5
 DEFAULT_WARMUP_STEPS = 3
@@ -65,7 +68,8 @@ class Session:
 
     def __init__(self, job: Job, stream: Stream, model: DistributedDataParallel) -> None:
         self.job, self.stream, self.model = job, stream, model
-        self.attachment = attach(model, job.scheme, job.seed)
+        self.attachment = attach(model, job.scheme, job.seed, telemetry=job.telemetry or None)
+        self._source: str | None = None  # where the policy had its last decision from
         self.timer = StepTimer(p for p in model.parameters() if p.requires_grad)
         self.wire = WireCounters(job.interface)
         self.train_s = 0.0
@@ -145,6 +149,7 @@ class Session:
         if loss is not None and not np.isfinite(loss):
             self.stream.event("non_finite", f"the loss of step {self.steps} is {loss}", step=self.steps)
         self.train_s += times.step_s
+        self._report_source(traffic)
         decision, connections = traffic.decision, traffic.connections
         self.stream.step(
             {
@@ -165,6 +170,7 @@ class Session:
                 "wire_bytes_received": None if received is None or received_after is None else received_after - received,
                 "dense_bytes": traffic.dense_bytes,
                 "ratio": traffic.ratio,
+                "available_bps": traffic.sample.available_bps,
                 "btlbw_bps": decision.btlbw_bps,
                 "rtprop_s": decision.rtprop_s,
                 "bdp_bytes": decision.bdp_bytes,
@@ -177,6 +183,21 @@ class Session:
         )
         self.steps += 1
         return times.step_s
+
+    def _report_source(self, traffic: StepTraffic) -> None:
+        """Tell, once for all ranks, when an assisted policy begins to follow telemetry or to sense by itself."""
+        source, age_s = traffic.decision.source, traffic.sample.telemetry_age_s
+        if source is None or source == self._source:
+            return
+        name = self.attachment.scheme.name
+        if source == SENSING:
+            cause = f"telemetry is {age_s:.1f} s old" if math.isfinite(age_s) else "there is no telemetry"
+            text = f"{cause}: {name} senses by itself"
+        else:
+            text = f"telemetry is {'there' if self._source is None else 'back'}: {name} sets the ratio by it"
+        self._source = source
+        if self.job.rank == 0:
+            self.stream.event("policy_source", text, source=source, step=self.steps)
 
     def result(self, digest: str, hyperparameters: dict[str, Any]) -> dict[str, Any]:
         """Return what the runner wants to know of this worker."""

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from controller.queues import QueueReader, QueueSample
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.network import EmulatedNetwork, Queue
-from testbed.emulation.openvswitch import LEAF_HANDLE
 
 DRAIN_SECONDS = 10.0
 SAMPLE_UNCERTAINTY_S = 0.3e-3  # a reading that was held up longer has no time and is left out
@@ -28,6 +27,7 @@ class Counter:
         with network_namespace(queue.namespace_pid):
             self._reader = QueueReader()
             self._ifindex = socket.if_nametoindex(queue.interface)
+        self._handle = queue.handle
 
     def close(self) -> None:
         """Close its socket."""
@@ -35,7 +35,7 @@ class Counter:
 
     def read(self) -> QueueSample:
         """Return the queue's counters now."""
-        return self._reader.read(self._ifindex, LEAF_HANDLE)
+        return self._reader.read(self._ifindex, self._handle)
 
     def timed(self) -> tuple[float, QueueSample] | None:
         """Return the counters with their time; None if the reading was held up."""
@@ -44,19 +44,14 @@ class Counter:
         return (before, sample) if time.monotonic() - before < SAMPLE_UNCERTAINTY_S else None
 
 
-def shaped(network: EmulatedNetwork) -> list[Queue]:
-    """Return the queues that have a rate."""
-    return [queue for queue in network.queues if queue.direction.spec.rate_bps is not None]
-
-
 def drain(network: EmulatedNetwork) -> None:
     """Wait until every queue is empty."""
     deadline = time.monotonic() + DRAIN_SECONDS
-    for queue in shaped(network):
+    for queue in network.queues:
         counter = Counter(queue)
         while counter.read().backlog_bytes:
             if time.monotonic() > deadline:
-                raise VerificationError(f"the queue of {queue.direction.name} did not drain in {DRAIN_SECONDS:.0f} s")
+                raise VerificationError(f"the queue of {queue.name} did not drain in {DRAIN_SECONDS:.0f} s")
             time.sleep(0.002)
         counter.close()
 

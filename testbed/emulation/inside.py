@@ -1,90 +1,39 @@
 """One run, seen from inside its sandbox: python -m testbed.emulation.inside
 
-Reads the plan as one JSON line from standard input and reports by JSON lines on standard output: booted, verified, started,
-worker_failed, done, error. Everything else it makes goes into the run's folder. It ends, and everything with it, when the runner does.
+Reads the plan as the first JSON line from standard input, later ones are requests to pin a path. Reports by JSON lines on standard output:
+booted, verified, started, controller (what the SDN controller said), worker_failed, done, error. Everything else it makes goes into the
+run's folder. It ends, and everything with it, when the runner does.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from controller.routing import RoutingPolicy
 from testbed.emulation import sampler, sandbox, usage
+from testbed.emulation.child import Child, JsonLines, wait_for_any
 from testbed.emulation.network import EmulatedNetwork, Transport
 from testbed.emulation.plan import RunPlan
 from testbed.emulation.verify import verify
-from testbed.processes import die_with_parent
 from workloads.job import Job
 
 MASTER_PORT = 29500
 USAGE_INTERVAL_S = 0.5
-
-
-class Child:
-    """A helper process that speaks JSON lines over its standard input and output."""
-
-    def __init__(self, module: str, log: Path) -> None:
-        """Start `python -m module`, its errors going to the log."""
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                preexec_fn=die_with_parent,
-            )
-        self.pid = self._process.pid
-        self._module = module
-        self._pending = b""
-
-    def tell(self, message: dict[str, Any]) -> None:
-        """Send one line."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def hear(self, timeout_s: float) -> list[dict[str, Any]]:
-        """Return the messages that arrive within the time, possibly none."""
-        assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        if not select.select([descriptor], [], [], timeout_s)[0]:
-            return []
-        chunk = os.read(descriptor, 1 << 16)
-        if not chunk:
-            raise RuntimeError(f"{self._module} ended with code {self._process.wait()}")
-        *lines, self._pending = (self._pending + chunk).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def wait_for(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Return the first message of the given kind."""
-        deadline = time.monotonic() + timeout_s
-        while (left_s := deadline - time.monotonic()) > 0:
-            for message in self.hear(left_s):
-                if message["event"] == event:
-                    return message
-                if message["event"] == "error":
-                    raise RuntimeError(message["text"])
-        raise RuntimeError(f"{self._module} was not {event} within {timeout_s:.0f} s")
-
-    def stop(self) -> None:
-        """Close its input and wait for its end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+PLAN_TIMEOUT_S = 30.0
 
 
 class Inside:
     """The run's processes and what they report."""
 
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self, plan: RunPlan, requests: JsonLines) -> None:
         """Boot the network while the nursery imports torch, then verify it on a quiet machine."""
         self.plan = plan
+        self.requests = requests
         self.run_dir = Path(plan.run_dir)
         self.logs = self.run_dir / "logs"
         self.stream = self.run_dir / "stream"
@@ -92,9 +41,17 @@ class Inside:
         self.nursery = Child("workloads.nursery", self.logs / "nursery.log")
         began = time.monotonic()
         self.network = EmulatedNetwork(
-            plan.network, plan.mtu, Transport(**plan.transport), plan.kernel_datapath, plan.seed, log_dir=str(self.logs)
+            plan.network,
+            plan.mtu,
+            Transport(**plan.transport),
+            plan.kernel_datapath,
+            plan.seed,
+            log_dir=str(self.logs),
+            routing=RoutingPolicy.from_json(plan.routing),
+            board=str(self.stream / "board.bin"),
         )
-        report(event="booted", seconds=time.monotonic() - began, substituted=self.network.substituted)
+        booted_s, control = time.monotonic() - began, self.network.control
+        report(event="booted", seconds=booted_s, substituted=self.network.substituted, rules_s=control.installation_s, paths=control.paths)
         if plan.workload["kind"] == "train":
             self.nursery.tell({"preload": {"dataset": plan.workload["dataset"], "data_dir": plan.workload["data_dir"]}})
             self.nursery.wait_for("preloaded", 120)
@@ -106,7 +63,7 @@ class Inside:
     def run(self) -> int:
         """Run the workers to their end; return the exit code."""
         self.sampler = Child("testbed.emulation.sampler", self.logs / "sampler.log")
-        self.sampler.tell(sampler.job(self.network.queues, str(self.stream / "links.jsonl")))
+        self.sampler.tell(sampler.job(self.network.queues, str(self.stream / "links.jsonl"), str(self.network.board.path)))
         self._start_workers()
         failed = self._watch()
         self.sampler.stop()
@@ -130,6 +87,7 @@ class Inside:
                 seed=self.plan.seed,
                 scheme=self.plan.scheme,
                 workload=self.plan.workload,
+                telemetry=str(self.network.board.path),
             )
             path = self.stream / f"job-{rank}.json"
             job.save(path)
@@ -141,7 +99,9 @@ class Inside:
         next_usage = time.monotonic()
         with (self.stream / "usage.jsonl").open("a") as output:
             while left:
-                for message in self.nursery.hear(max(0.0, next_usage - time.monotonic())):
+                wait_for_any([self.nursery.lines, self.network.control.lines, self.requests], next_usage - time.monotonic())
+                self._steer()
+                for message in self.nursery.hear(0):
                     rank = _rank(message.get("job", ""))
                     if message["event"] == "started":
                         self.workers[message["job"]] = message["pid"]
@@ -159,6 +119,15 @@ class Inside:
             output.write(json.dumps(self._usage()) + "\n")
         return None
 
+    def _steer(self) -> None:
+        """Pass on what the controller says and what is asked of it."""
+        for message in self.network.control.poll():
+            if "paths" in message:
+                self.network.note_routes(message["paths"])
+            report(event="controller", message=message)
+        for request in self.requests.read(0):
+            self.network.control.pin(request["pin"]["id"], request["pin"]["path"])
+
     def _usage(self) -> dict[str, Any]:
         delay = self.network.delay
         line_pid = getattr(delay, "pid", None)
@@ -166,6 +135,7 @@ class Inside:
             "vswitchd": [self.network.openvswitch.pid],
             "delayline": [line_pid] if line_pid else [],
             "sampler": [self.sampler.pid],
+            "controller": [self.network.control.pid],
             "workers": list(self.workers.values()),
             "runner": [os.getpid(), self.nursery.pid],
         }
@@ -186,10 +156,13 @@ def report(**message: Any) -> None:
 
 def main() -> None:
     """Read the plan, enter the sandbox and run."""
-    plan = RunPlan.from_json(json.loads(sys.stdin.readline()))
+    requests = JsonLines(sys.stdin.fileno())
+    while not (messages := requests.read(PLAN_TIMEOUT_S)):  # a large plan comes in pieces
+        if requests.ended:
+            return
     sandbox.enter()
     try:
-        code = Inside(plan).run()
+        code = Inside(RunPlan.from_json(messages[0]), requests).run()
     except (RuntimeError, OSError) as error:
         report(event="error", kind=type(error).__name__, text=str(error))
         code = 1

@@ -1,41 +1,65 @@
 """Boot a Network inside a sandbox: Mininet's nodes, veth links, Open vSwitch ports, shaped queues and delay elements.
 
-Each direction of a link has its rate and byte-limited queue on the egress of its source: OVS's own HTB on a switch
-port, an HTB of ours on a host's interface.
+Each direction of a link has its rate and byte-limited queues on the egress of its source: OVS's own HTB on a switch
+port, an HTB of ours on a host's interface. Switches forward what their controller told them to, and nothing else.
 """
 
 from __future__ import annotations
 
-import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mininet.link import Link as MininetLink
 from mininet.net import Mininet
 from mininet.node import OVSSwitch
 
+from controller.board import Board, QueueInfo
+from controller.routing import RoutingPolicy
+from testbed.emulation.cables import Veth
+from testbed.emulation.controlplane import ControlPlane
 from testbed.emulation.delay import DelayedDirection, DelayElement, DelayLineClient, Netem, has_netem
 from testbed.emulation.namespaces import network_namespace
-from testbed.emulation.openvswitch import LEAF_HANDLE, OpenVSwitch, PortShape
+from testbed.emulation.openvswitch import OpenVSwitch
 from testbed.emulation.ping import ping
+from testbed.emulation.shaping import LEAF_HANDLE, change_host, filters, shape_host, shape_of, tool
 from testbed.emulation.wakefulness import stay_awake
-from topologies import Direction, Network
+from topologies import Direction, Network, QueueClass
 from topologies import Link as LinkDescription
 from topologies.mininet_topo import NetworkTopo
-from topologies.model import ETHERNET_HEADER_BYTES
 
-BURST_S = 0.5e-3
 FIRST_FRAME_S = 1.0
 
 
 @dataclass(frozen=True)
 class Queue:
-    """Where one shaped direction queues: an interface in a namespace (None: the sandbox's own)."""
+    """One queue of one direction: on an interface in a namespace (None: the sandbox's own)."""
 
     direction: Direction
     interface: str
     namespace_pid: int | None
+    kind: QueueClass  # the direction's only one, or one of its classes
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Name the queue as telemetry and records do."""
+        return f"{self.direction.name}/{self.kind.name}" if self.kind.name else self.direction.name
+
+    @property
+    def handle(self) -> int:
+        """Return the handle of its FIFO."""
+        return LEAF_HANDLE + self.number
+
+    @property
+    def rate_bps(self) -> float:
+        """Return the most it may send."""
+        return self.kind.max_bps
+
+    @property
+    def queue_bytes(self) -> int:
+        """Return its limit."""
+        assert self.kind.queue_bytes is not None
+        return self.kind.queue_bytes
 
 
 @dataclass(frozen=True)
@@ -44,24 +68,6 @@ class Transport:
 
     congestion_control: str = "cubic"
     ecn: bool = False
-
-
-class _Veth(MininetLink):
-    """A cable: one veth pair, or two whose inner ends stay in the sandbox's own network, for a delay element to join."""
-
-    def __init__(self, node1: Any, node2: Any, description: LinkDescription, inner: tuple[str, str] | None = None, **params: Any) -> None:
-        self._inner = inner
-        super().__init__(node1, node2, **params)
-
-    def makeIntfPair(  # type: ignore[override]
-        self, name1: str, name2: str, addr1: Any = None, addr2: Any = None, node1: Any = None, node2: Any = None, deleteIntfs: bool = True
-    ) -> None:
-        """Make the interfaces at once in the namespaces where they belong."""
-        if self._inner is None:
-            _veth(name1, node1, name2, node2)
-        else:
-            _veth(name1, node1, self._inner[0], None)
-            _veth(name2, node2, self._inner[1], None)
 
 
 class EmulatedNetwork:
@@ -76,8 +82,11 @@ class EmulatedNetwork:
         seed: int,
         log_dir: str,
         force_delay_line: bool = False,
+        routing: RoutingPolicy | None = None,
+        board: str | None = None,
     ) -> None:
-        """Boot everything; on return every queue is shaped, every delay holds and OVS is ready for traffic."""
+        """Boot everything; on return every queue is shaped, every delay holds, every switch has its rules and OVS is ready for traffic."""
+        self.control = ControlPlane(Path(log_dir) / "controller.log")
         self.description = network
         self.mtu = mtu
         self.substituted: list[str] = []
@@ -89,7 +98,7 @@ class EmulatedNetwork:
         self._inner: dict[str, tuple[str, str]] = {}
         self.mininet = self._start_mininet(network, kernel_datapath)
         self.host_pids: dict[str, int] = {host: self.mininet[host].pid for host in network.hosts}
-        self.openvswitch.never_forget(network.switches)
+        self._interfaces = self._find_interfaces()
         self.queues = self._find_queues()
         self._set_mtu()
         for host in network.hosts:
@@ -98,6 +107,8 @@ class EmulatedNetwork:
         self.delay = self._delay(seed, log_dir, force_delay_line)
         if self.delay is not None and self.delay.substitution:
             self.substituted.append(self.delay.substitution)
+        self.board = Board.create(board or f"{log_dir}/board.bin", self._queue_infos(), [queue.rate_bps for queue in self.queues])
+        self._take_control(routing or RoutingPolicy(seed=seed))
         self._send_a_frame()
         self.substituted += self.openvswitch.prepare_for_traffic(0 if kernel_datapath else len(self.switch_ports()))
 
@@ -110,9 +121,41 @@ class EmulatedNetwork:
         """Return the name of a host's only interface."""
         return f"{host}-eth0"
 
+    def interface_between(self, source: str, target: str) -> str:
+        """Return the interface by which one node sends to its neighbour."""
+        return self._interfaces[source, target]
+
     def switch_ports(self) -> list[str]:
         """Return the interfaces of all switches."""
-        return [queue.interface for queue in self.queues if queue.namespace_pid is None]
+        return [interface for (source, _), interface in self._interfaces.items() if source not in self.host_pids]
+
+    def change_rate(self, direction: Direction, rate_bps: float) -> None:
+        """Change a shaped direction's rate in place, its classes in proportion; telemetry knows at once."""
+        spec = direction.spec.with_rate(rate_bps)
+        interface = self._interfaces[direction.source, direction.target]
+        shape = shape_of(interface, spec, self.mtu)
+        assert shape is not None
+        if direction.source in self.host_pids:
+            with network_namespace(self.host_pids[direction.source]):
+                change_host(shape)
+        else:
+            self.openvswitch.change(shape)
+        for i, queue in enumerate(self.queues):
+            if queue.direction.name == direction.name:
+                self.queues[i] = replace(queue, kind=spec.queues()[queue.number])
+                self.board.set_configured(i, self.queues[i].rate_bps)
+
+    def note_routes(self, paths: list[list[str]]) -> None:
+        """Follow the controller's paths: `description.path` tells them, and the board which of the workers' ring hops cross which queue."""
+        self.description = self.description.with_routes(paths)
+        hops: dict[str, int] = {}
+        hosts = self.description.hosts
+        for i, host in enumerate(hosts):
+            if (host, other := hosts[(i + 1) % len(hosts)]) in self.description.routed:
+                for direction in self.description.path(host, other):
+                    hops[direction.name] = hops.get(direction.name, 0) | 1 << i
+        for i, queue in enumerate(self.queues):
+            self.board.set_hops(i, hops.get(queue.direction.name, 0) if queue.number == 0 else 0)
 
     def transport_settings(self) -> dict[str, Any]:
         """Read back what TCP uses on the first host, for the manifest."""
@@ -120,7 +163,7 @@ class EmulatedNetwork:
         names = ["tcp_ecn", "tcp_rmem", "tcp_wmem", "tcp_slow_start_after_idle", "tcp_sack", "tcp_timestamps"]
         with network_namespace(self.host_pids[host]):
             settings: dict[str, Any] = {name: Path(f"/proc/sys/net/ipv4/{name}").read_text().strip() for name in names}
-            settings["route"] = _tool("ip", "route", "show").strip()
+            settings["route"] = tool("ip", "route", "show").strip()
         return {**settings, "mtu": self.mtu}
 
     def _send_a_frame(self) -> None:
@@ -132,34 +175,74 @@ class EmulatedNetwork:
     def _start_mininet(self, network: Network, kernel_datapath: bool) -> Mininet:
         Mininet.inited = True  # its init() would change the machine's sysctls
 
-        def link(node1: Any, node2: Any, description: LinkDescription, **params: Any) -> _Veth:
+        def link(node1: Any, node2: Any, description: LinkDescription, **params: Any) -> Veth:
             if description.is_delayed:
                 number = len(self._inner)
                 self._inner[description.name] = (f"d{number}a", f"d{number}b")
-            return _Veth(node1, node2, description, self._inner.get(description.name), **params)
+            return Veth(node1, node2, description, self._inner.get(description.name), **params)
 
         def switch(name: str, **params: Any) -> OVSSwitch:
-            return OVSSwitch(name, failMode="standalone", datapath="kernel" if kernel_datapath else "user", **params)
+            return OVSSwitch(
+                name,
+                failMode="secure",
+                datapath="kernel" if kernel_datapath else "user",
+                protocols="OpenFlow13",
+                reconnectms=None,
+                **params,
+            )
 
         mininet = Mininet(NetworkTopo(network=network), switch=switch, link=link, controller=None, ipBase="10.0.0.0/16")
         mininet.start()
         return mininet
 
-    def _find_queues(self) -> list[Queue]:
-        queues = []
+    def _find_interfaces(self) -> dict[tuple[str, str], str]:
+        """Return the interface of each direction, by its source and target."""
+        found = {}
         for direction in self.description.directions():
             source = self.mininet[direction.source]
-            interface = source.connectionsTo(self.mininet[direction.target])[0][0].name
-            queues.append(Queue(direction, interface, self.host_pids.get(direction.source)))
+            found[direction.source, direction.target] = source.connectionsTo(self.mininet[direction.target])[0][0].name
+        return found
+
+    def _find_queues(self) -> list[Queue]:
+        """Return every queue of the shaped directions, in the order of the board."""
+        queues = []
+        for direction in self.description.directions():
+            interface = self._interfaces[direction.source, direction.target]
+            for number, kind in enumerate(direction.spec.queues()):
+                queues.append(Queue(direction, interface, self.host_pids.get(direction.source), kind, number))
         return queues
 
+    def _queue_infos(self) -> list[QueueInfo]:
+        return [
+            QueueInfo(
+                name=queue.name,
+                link=queue.direction.link,
+                source=queue.direction.source,
+                target=queue.direction.target,
+                queue=queue.kind.name,
+                queue_bytes=queue.queue_bytes,
+                delay_s=queue.direction.spec.delay_s,
+                bottleneck=queue.direction.bottleneck,
+            )
+            for queue in self.queues
+        ]
+
+    def _take_control(self, routing: RoutingPolicy) -> None:
+        ports: dict[str, dict[str, str]] = {switch: {} for switch in self.description.switches}
+        for (source, target), interface in self._interfaces.items():
+            if source in ports:
+                ports[source][target] = interface
+        hosts = {host: {"mac": self.mininet[host].MAC(), "ip": self.address(host)} for host in self.description.hosts}
+        self.control.take_charge(self.description, routing, ports, hosts, self.board.path)
+        self.note_routes(self.control.paths)
+
     def _set_mtu(self) -> None:
-        for queue in self.queues:
-            with network_namespace(queue.namespace_pid):
-                _tool("ip", "link", "set", queue.interface, "mtu", str(self.mtu))
+        for (source, _), interface in self._interfaces.items():
+            with network_namespace(self.host_pids.get(source)):
+                tool("ip", "link", "set", interface, "mtu", str(self.mtu))
         for pair in self._inner.values():
             for interface in pair:
-                _tool("ip", "link", "set", interface, "mtu", str(self.mtu), "up")
+                tool("ip", "link", "set", interface, "mtu", str(self.mtu), "up")
 
     @staticmethod
     def _set_ipv6_off() -> None:
@@ -174,29 +257,33 @@ class EmulatedNetwork:
         with network_namespace(self.host_pids[host]):
             self._set_ipv6_off()
             # Frames in the queues are frames as on a wire; and a userspace switch cannot finish a checksum.
-            _tool("ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off")
+            tool("ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off")
             Path("/proc/sys/net/ipv4/tcp_ecn").write_text("1" if transport.ecn else "0")
             # Per route: a namespace may not choose an algorithm that the machine's list does not allow.
             route = ["10.0.0.0/16", "dev", interface, "proto", "kernel", "scope", "link", "src", self.address(host)]
-            _tool("ip", "route", "change", *route, "congctl", transport.congestion_control)
+            tool("ip", "route", "change", *route, "congctl", transport.congestion_control)
             # No ARP on the measured network: a broadcast would be in every link's counters.
-            for other in self.description.hosts:
-                if other != host:
-                    address, mac = self.address(other), self.mininet[other].MAC()
-                    _tool("ip", "neigh", "replace", address, "lladdr", mac, "dev", interface, "nud", "permanent")
+            others = [self.mininet[other] for other in self.description.hosts if other != host]
+            lines = [f"neigh replace {other.IP()} lladdr {other.MAC()} dev {interface} nud permanent" for other in others]
+            tool("ip", "-batch", "-", given="\n".join(lines))
 
     def _shape(self) -> None:
+        addresses = {host: self.address(host) for host in self.description.hosts}
         ports = []
-        for queue in self.queues:
-            spec = queue.direction.spec
-            if spec.rate_bps is None or spec.queue_bytes is None:
+        for direction in self.description.directions():
+            shape = shape_of(self._interfaces[direction.source, direction.target], direction.spec, self.mtu)
+            if shape is None:
                 continue
-            if queue.namespace_pid is None:
-                ports.append(PortShape(queue.interface, spec.rate_bps, burst_bytes(spec.rate_bps, self.mtu), spec.queue_bytes))
+            if direction.source in self.host_pids:
+                with network_namespace(self.host_pids[direction.source]):
+                    shape_host(shape)
             else:
-                with network_namespace(queue.namespace_pid):
-                    _shape_host(queue.interface, spec.rate_bps, burst_bytes(spec.rate_bps, self.mtu), spec.queue_bytes)
+                ports.append(shape)
         self.openvswitch.shape(ports)
+        for direction in self.description.directions():
+            with network_namespace(self.host_pids.get(direction.source)):
+                for arguments in filters(self._interfaces[direction.source, direction.target], direction.spec.classes, addresses):
+                    tool("tc", *arguments)
 
     def _delay(self, seed: int, log_dir: str, force_delay_line: bool) -> DelayElement | None:
         directions: list[DelayedDirection] = []
@@ -216,52 +303,3 @@ class EmulatedNetwork:
         if simple and not force_delay_line and has_netem():
             return Netem(directions)
         return DelayLineClient(directions, self.mtu, f"{log_dir}/delayline.log")
-
-
-def burst_bytes(rate_bps: float, mtu: int) -> int:
-    """Return the token bucket of a shaped direction: what half a millisecond carries, at least one frame.
-
-    A timer that fires late must be made up for, or a busy machine never reaches the rate; more than this would let small
-    payloads through at line speed, which flatters compression.
-    """
-    return max(mtu + ETHERNET_HEADER_BYTES, round(rate_bps / 8 * BURST_S))
-
-
-def _shape_host(interface: str, rate_bps: float, burst: int, queue_bytes: int) -> None:
-    rate = f"{round(rate_bps)}bit"
-    _tool("tc", "qdisc", "add", "dev", interface, "root", "handle", "1:", "htb", "default", "1")
-    _tool(
-        "tc",
-        "class",
-        "add",
-        "dev",
-        interface,
-        "parent",
-        "1:",
-        "classid",
-        "1:1",
-        "htb",
-        "rate",
-        rate,
-        "ceil",
-        rate,
-        "burst",
-        str(burst),
-        "cburst",
-        str(burst),
-    )
-    leaf = ["parent", "1:1", "handle", f"{LEAF_HANDLE:x}:", "bfifo", "limit", str(queue_bytes)]
-    _tool("tc", "qdisc", "add", "dev", interface, *leaf)
-
-
-def _veth(name1: str, node1: Any, name2: str, node2: Any) -> None:
-    place1 = ["netns", str(node1.pid)] if node1 is not None and node1.inNamespace else []
-    place2 = ["netns", str(node2.pid)] if node2 is not None and node2.inNamespace else []
-    _tool("ip", "link", "add", "name", name1, *place1, "type", "veth", "peer", "name", name2, *place2)
-
-
-def _tool(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}")
-    return done.stdout

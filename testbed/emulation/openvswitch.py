@@ -12,15 +12,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.emulation.sandbox import PRIVATE_DIR
+from testbed.emulation.shaping import Shape, leaf
 from testbed.processes import libc
 
 RUN_DIR = f"{PRIVATE_DIR}/openvswitch"
 SCHEMA_FILE = "/usr/share/openvswitch/vswitch.ovsschema"
-LEAF_HANDLE = 0x10  # handle of the bfifo leaf, "10:" in tc's notation
 SOCKET_BUFFER_BYTES = 32 << 20
 REALTIME_PRIORITY = 20
 
@@ -29,16 +28,6 @@ _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
 _SO_MEMINFO = 55
 _MEMINFO_DROPS = 8
-
-
-@dataclass(frozen=True)
-class PortShape:
-    """The shaping of one switch port's egress."""
-
-    interface: str
-    rate_bps: float
-    burst_bytes: int
-    queue_bytes: int
 
 
 class OpenVSwitchError(RuntimeError):
@@ -63,35 +52,41 @@ class OpenVSwitch:
         _run("ovs-vswitchd", *daemon, *([] if kernel_datapath else ["--disable-system"]))
         self.pid = int(Path(f"{RUN_DIR}/ovs-vswitchd.pid").read_text())
         self._sockets: list[socket.socket] = []
+        self._qos: dict[str, list[str]] = {}  # interface -> its rows in the database: QoS, then one a queue
 
-    def never_forget(self, switches: Iterable[str]) -> None:
-        """Let learning switches keep what they learnt: a host that only receives would be flooded for after 5 minutes."""
-        for switch in switches:
-            _run("ovs-vsctl", "set", "bridge", switch, f"other-config:mac-aging-time={365 * 86400}")
-
-    def shape(self, shapes: Iterable[PortShape]) -> None:
-        """Give every named port one HTB queue of the given rate and byte limit."""
+    def shape(self, shapes: Iterable[Shape]) -> None:
+        """Give every named port its HTB queues, each with its rates and byte limit."""
         shapes = list(shapes)
         if not shapes:
             return
         command: list[str] = []
         for i, shape in enumerate(shapes):
-            rate = f"{round(shape.rate_bps)}"
+            numbers = range(len(shape.queues))
+            queues = ",".join(f"{n}=@queue{i}.{n}" for n in numbers)
             command += ["--", "set", "port", shape.interface, f"qos=@qos{i}"]
-            command += ["--", f"--id=@qos{i}", "create", "qos", "type=linux-htb", f"other-config:max-rate={rate}", f"queues:0=@queue{i}"]
-            options = {"min-rate": rate, "max-rate": rate, "burst": f"{shape.burst_bytes * 8}"}
-            command += ["--", f"--id=@queue{i}", "create", "queue", *(f"other-config:{key}={value}" for key, value in options.items())]
-        _run("ovs-vsctl", *command[1:])
-        waiting = {shape.interface: shape for shape in shapes}
+            command += ["--", f"--id=@qos{i}", "create", "qos", "type=linux-htb", _max_rate(shape), f"queues={queues}"]
+            for n in numbers:
+                command += ["--", f"--id=@queue{i}.{n}", "create", "queue", *_queue_rates(shape, n)]
+        rows = iter(_run("ovs-vsctl", *command[1:]).split())
+        for shape in shapes:
+            self._qos[shape.interface] = [next(rows) for _ in range(1 + len(shape.queues))]
+        waiting = {(shape.interface, n): queue.queue_bytes for shape in shapes for n, queue in enumerate(shape.queues)}
         deadline = time.monotonic() + 5
         while waiting:  # vswitchd has made its classes a moment after ovs-vsctl returns
-            for interface, shape in list(waiting.items()):
-                add = ["qdisc", "replace", "dev", interface, "parent", "1:1", "handle", f"{LEAF_HANDLE:x}:"]
-                done = subprocess.run(["tc", *add, "bfifo", "limit", str(shape.queue_bytes)], capture_output=True, text=True)
+            for (interface, n), queue_bytes in list(waiting.items()):
+                done = subprocess.run(["tc", *leaf(interface, n, queue_bytes)], capture_output=True, text=True)
                 if done.returncode == 0:
-                    del waiting[interface]
+                    del waiting[interface, n]
                 elif time.monotonic() > deadline:
                     raise OpenVSwitchError(f"Open vSwitch made no queue on {interface}: {done.stderr.strip()}")
+
+    def change(self, shape: Shape) -> None:
+        """Change the rates of a port in place: its queues stay, and no packet is lost."""
+        qos, *queues = self._qos[shape.interface]
+        command = ["set", "qos", qos, _max_rate(shape)]
+        for n, queue in enumerate(queues):
+            command += ["--", "set", "queue", queue, *_queue_rates(shape, n)]
+        _run("ovs-vsctl", *command)
 
     def prepare_for_traffic(self, userspace_ports: int) -> list[str]:
         """Widen vswitchd's packet sockets and give it real-time priority; call it after a first frame has crossed a switch.
@@ -141,6 +136,16 @@ class OpenVSwitch:
                     duplicate.close()
         finally:
             os.close(own)
+
+
+def _max_rate(shape: Shape) -> str:
+    return f"other-config:max-rate={round(shape.rate_bps)}"
+
+
+def _queue_rates(shape: Shape, number: int) -> list[str]:
+    queue = shape.queues[number]
+    options = {"min-rate": round(queue.min_bps), "max-rate": round(queue.max_bps), "burst": queue.burst_bytes * 8}
+    return [f"other-config:{key}={value}" for key, value in options.items()]
 
 
 def _run(*command: str) -> str:

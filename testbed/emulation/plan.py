@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from topologies import Link, LinkSpec, Network
+from topologies import Network
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class RunPlan:
     transport: dict[str, Any]
     kernel_datapath: bool
     seed: int
+    routing: dict[str, Any]
     scheme: dict[str, Any]
     workload: dict[str, Any]
 
@@ -29,12 +30,4 @@ class RunPlan:
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> RunPlan:
         """Read it back."""
-        return cls(**{**raw, "network": network_from_json(raw["network"])})
-
-
-def network_from_json(raw: dict[str, Any]) -> Network:
-    """Read back what `dataclasses.asdict` made of a Network."""
-    links = tuple(
-        Link(**{**link, "forward": LinkSpec(**link["forward"]), "backward": LinkSpec(**link["backward"])}) for link in raw["links"]
-    )
-    return Network(tuple(raw["hosts"]), tuple(raw["switches"]), links)
+        return cls(**{**raw, "network": Network.from_json(raw["network"])})

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testbed.emulation.counters import Counter, VerificationError, realtime, shaped
+from testbed.emulation.counters import Counter, VerificationError, realtime
 from testbed.emulation.fidelity import fidelity
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.network import EmulatedNetwork, Queue
+from topologies import QueueClass
 from topologies.model import ETHERNET_HEADER_BYTES
 
 RATE_SECONDS = 0.5
@@ -33,6 +34,7 @@ LEAST_COVERAGE = 0.2  # share of the trial in which the queue must have been bac
 
 _SO_SNDBUFFORCE = 32
 _BRIDGE_RESERVED_MAC = bytes.fromhex("0180c2000005")  # IEEE 802.1D: no bridge forwards it, and Open vSwitch has no handler for it
+_DISCARD_PORT = 9
 _SOURCE_MAC = bytes.fromhex("02ffffffffff")
 
 
@@ -62,13 +64,13 @@ def measure_rates(network: EmulatedNetwork) -> list[RateResult]:
     results: dict[str, RateResult] = {}
     with realtime():
         for work_per_s in WORK_PER_S:  # what a busy moment spoiled is tried again, with fewer beside it
-            left = [q for q in shaped(network) if (r := results.get(q.direction.name)) is None or not r.ok]
+            left = [q for q in network.queues if (r := results.get(q.name)) is None or not r.ok]
             for group in _groups(left, network, work_per_s):
-                results.update(_measure_together(group, network.mtu))
-    missing = [queue.direction.name for queue in shaped(network) if queue.direction.name not in results]
+                results.update(_measure_together(group, network))
+    missing = [queue.name for queue in network.queues if queue.name not in results]
     if missing:
         raise VerificationError(f"this machine was too busy to keep the queue of {', '.join(missing)} full; stop other work and run again")
-    return [results[queue.direction.name] for queue in shaped(network)]
+    return [results[queue.name] for queue in network.queues]
 
 
 def _groups(queues: list[Queue], network: EmulatedNetwork, work_per_s: float) -> Iterator[list[Queue]]:
@@ -80,8 +82,9 @@ def _groups(queues: list[Queue], network: EmulatedNetwork, work_per_s: float) ->
         direction = queue.direction
         # What a frame costs the machine beyond its own queue: a switch that takes it, a delay line that carries it.
         work = 1 + (direction.target in switches) + 4 * direction.spec.is_delayed
-        cost = work * (direction.spec.rate_bps or 0.0) / frame_bits
-        if group and load + cost > work_per_s:
+        cost = work * queue.rate_bps / frame_bits
+        shares_a_link = any(other.direction == direction for other in group)  # classes of one link: each is to have it alone
+        if group and (load + cost > work_per_s or shares_a_link):
             yield group
             group, load = [], 0.0
         group.append(queue)
@@ -90,10 +93,9 @@ def _groups(queues: list[Queue], network: EmulatedNetwork, work_per_s: float) ->
         yield group
 
 
-def _measure_together(queues: list[Queue], mtu: int) -> dict[str, RateResult]:
+def _measure_together(queues: list[Queue], network: EmulatedNetwork) -> dict[str, RateResult]:
     """Keep all of the queues overfull from one loop; return those that were backlogged long enough to judge."""
-    frame = _udp_frame(mtu)
-    trials = [_Trial(queue, frame) for queue in queues]
+    trials = [_Trial(queue, _udp_frame(network, queue.kind)) for queue in queues]
     # Rest between rounds, but never so long that a full queue runs low: a busy loop would starve what it measures.
     rest_s = min(LONGEST_REST_S, *(trial.drains_in_s / 5 for trial in trials))
     until = time.monotonic() + RATE_SECONDS
@@ -111,9 +113,7 @@ class _Trial:
     def __init__(self, queue: Queue, frame: bytes) -> None:
         self._queue = queue
         self._frame = frame
-        spec = queue.direction.spec
-        assert spec.rate_bps is not None and spec.queue_bytes is not None
-        self._rate_bps, self._queue_bytes = spec.rate_bps, spec.queue_bytes
+        self._rate_bps, self._queue_bytes = queue.rate_bps, queue.queue_bytes
         self.drains_in_s = self._queue_bytes * 8 / self._rate_bps
         self._counter = Counter(queue)
         with network_namespace(queue.namespace_pid):
@@ -143,11 +143,13 @@ class _Trial:
         if judged.value is None or judged.coverage < LEAST_COVERAGE:
             return None
         measured_bps = judged.value * self._rate_bps
-        return RateResult(self._queue.direction.name, self._rate_bps, measured_bps, self._queue_bytes, int(columns[2].max()))
+        return RateResult(self._queue.name, self._rate_bps, measured_bps, self._queue_bytes, int(columns[2].max()))
 
 
-def _udp_frame(mtu: int) -> bytes:
-    """Build a full-size UDP/IPv4 frame from and to the unassigned addresses of RFC 5737."""
-    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, mtu, 0, 0, 1, 17, 0, bytes([192, 0, 2, 1]), bytes([192, 0, 2, 2]))
-    udp = struct.pack("!HHHH", 9, 9, mtu - 20, 0)
+def _udp_frame(network: EmulatedNetwork, kind: QueueClass) -> bytes:
+    """Build a full-size UDP/IPv4 frame that the queue's filters claim; its addresses are otherwise the unassigned ones of RFC 5737."""
+    mtu, tos, port = network.mtu, (kind.dscp or 0) << 2, kind.port or _DISCARD_PORT
+    source = socket.inet_aton(network.address(kind.hosts[0])) if kind.hosts else bytes([192, 0, 2, 1])
+    ip = struct.pack("!BBHHHBBH4s4s", 0x45, tos, mtu, 0, 0, 1, 17, 0, source, bytes([192, 0, 2, 2]))
+    udp = struct.pack("!HHHH", _DISCARD_PORT, port, mtu - 20, 0)
     return (_BRIDGE_RESERVED_MAC + _SOURCE_MAC + b"\x08\x00" + ip + udp).ljust(mtu + ETHERNET_HEADER_BYTES, b"\0")

@@ -67,7 +67,7 @@ def watch_queues(queues: list[Queue], seconds: float) -> list[Floats]:
         for queue, counter, samples in zip(queues, counters, rows, strict=True):
             if (reading := counter.timed()) is not None:
                 at, sample = reading
-                samples.append((at, sample.sent_bytes, sample.backlog_bytes, queue.direction.spec.rate_bps or 0.0))
+                samples.append((at, sample.sent_bytes, sample.backlog_bytes, queue.rate_bps))
         time.sleep(WATCH_INTERVAL_S)
     return [np.array(samples, dtype=np.float64).reshape(-1, 4).T for samples in rows]
 

@@ -12,7 +12,7 @@ import pandas as pd
 from testbed.emulation.delayline import LATENESS_BUCKET_S
 from testbed.emulation.fidelity import Fidelity, fidelity, worst_of
 from testbed.emulation.sampling import interval_s
-from topologies import Network
+from topologies import LinkSpec, Network
 from topologies.model import ETHERNET_HEADER_BYTES
 
 LEAST_FIDELITY = 0.98
@@ -76,9 +76,27 @@ def queue_fidelity(links: pd.DataFrame, network: Network) -> tuple[Fidelity, dic
     for direction in network.directions():
         if direction.bottleneck and direction.spec.rate_bps is not None:
             chosen = links[(links["link"] == direction.link) & (links["source"] == direction.source)]
+            if direction.spec.classes:
+                chosen = _together(chosen, direction.spec, time)
             if len(chosen) > 1:
                 samples[direction.name] = tuple(chosen[column].to_numpy(float) for column in columns)
     return worst_of([fidelity(*queue) for queue in samples.values()]), {name: fidelity(*queue) for name, queue in samples.items()}
+
+
+def _together(links: pd.DataFrame, spec: LinkSpec, time: str) -> pd.DataFrame:
+    """Make one queue of a direction's classes: while a class that may fill the link has a backlog, the link must be full."""
+    fillers = [one.name for one in spec.classes if one.max_bps == spec.rate_bps]
+    table = links.pivot_table(index=time, columns="queue", values=["sent_bytes", "backlog_bytes", "rate_bps"]).ffill().dropna()
+    if table.empty:
+        return links.iloc[:0]
+    return pd.DataFrame(
+        {
+            time: table.index,
+            "sent_bytes": table["sent_bytes"].to_numpy().sum(axis=1),
+            "backlog_bytes": table["backlog_bytes"][fillers].to_numpy().sum(axis=1),
+            "rate_bps": table["rate_bps"].to_numpy().max(axis=1),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -134,7 +152,8 @@ def _sampling(links: pd.DataFrame, network: Network) -> Check:
         spec = direction.spec
         if direction.bottleneck and spec.rate_bps is not None and spec.queue_bytes is not None:
             chosen = links[(links["link"] == direction.link) & (links["source"] == direction.source)]["mono_s"]
-            wanted = float(chosen.max() - chosen.min()) / interval_s(True, spec.rate_bps, spec.queue_bytes) if len(chosen) > 1 else math.inf
+            planned_hz = sum(1 / interval_s(True, queue.max_bps, queue.queue_bytes or 0) for queue in spec.queues())
+            wanted = float(chosen.max() - chosen.min()) * planned_hz if len(chosen) > 1 else math.inf
             shares.append(len(chosen) / wanted)
     share = min(shares)
     text = f"only {share:.0%} of the bottleneck's samples were taken in time"
@@ -142,7 +161,8 @@ def _sampling(links: pd.DataFrame, network: Network) -> Check:
 
 
 def _dropped(links: pd.DataFrame) -> float:
-    counters = links.groupby(["link", "source"])["dropped_packets"]
+    keys = [key for key in ("link", "source", "queue") if key in links.columns]
+    counters = links.groupby(keys, dropna=False)["dropped_packets"]
     return float((counters.max() - counters.min()).sum())
 
 

@@ -1,10 +1,12 @@
 """Small trials on a real emulated network, each run in a sandbox of its own.
 
-`play(name, **arguments)` starts `python -m tests.emulation.scenarios` and returns the scenario's result; the functions below run inside.
+`play(name, **arguments)` starts `python -m tests.emulation.scenarios` and returns the scenario's result; the functions below, and those of
+other modules named so, run inside.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -20,9 +22,9 @@ UDP_PORT = 7000
 IP_UDP_BYTES = 28
 
 
-def play(name: str, **arguments: Any) -> dict[str, Any]:
-    """Run a scenario in a sandbox; raise with its error output if it fails."""
-    command = [sys.executable, "-m", "tests.emulation.scenarios", name, json.dumps(arguments)]
+def play(name: str, *, room: str = "scenarios", **arguments: Any) -> dict[str, Any]:
+    """Run a scenario of a module of this folder in a sandbox; raise with its error output if it fails."""
+    command = [sys.executable, "-m", "tests.emulation.scenarios", f"{room}.{name}", json.dumps(arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise AssertionError(f"scenario {name} failed:\n{done.stderr[-3000:]}")
@@ -35,7 +37,7 @@ def teardown_s(workers: int) -> float:
     from tests.emulation.experiments import look_at_machine, start
 
     before = look_at_machine()
-    process = start([sys.executable, "-m", "tests.emulation.scenarios", "stand", json.dumps({"workers": workers})])
+    process = start([sys.executable, "-m", "tests.emulation.scenarios", "scenarios.stand", json.dumps({"workers": workers})])
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     assert look_at_machine() != before
@@ -47,14 +49,14 @@ def teardown_s(workers: int) -> float:
     return time.monotonic() - began
 
 
-def boot(description: Any, mtu: int, force_delay_line: bool = False) -> Any:
+def boot(description: Any, mtu: int, force_delay_line: bool = False, routing: Any = None) -> Any:
     from testbed import machine
     from testbed.emulation.network import EmulatedNetwork, Transport
     from testbed.emulation.sandbox import PRIVATE_DIR
 
     kernel = machine.has_kernel_datapath()
     fixed = description.with_queues_fixed(mtu)
-    return EmulatedNetwork(fixed, mtu, Transport(), kernel, seed=1, log_dir=PRIVATE_DIR, force_delay_line=force_delay_line)
+    return EmulatedNetwork(fixed, mtu, Transport(), kernel, seed=1, log_dir=PRIVATE_DIR, force_delay_line=force_delay_line, routing=routing)
 
 
 def verified(kind: str, workers: int, rate_bps: float, delay_s: float, mtu: int, access_bps: float) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int,
     return {
         **judged.to_json(),
         "largest_backlog_bytes": int(columns[2].max()),
-        "queue_bytes": forward.direction.spec.queue_bytes,
+        "queue_bytes": forward.queue_bytes,
         "sent": sent,
         "received": received,
         "lost": lost,
@@ -259,7 +261,9 @@ def main() -> None:
     from testbed.emulation import sandbox
 
     sandbox.enter()
-    print(json.dumps(globals()[sys.argv[1]](**json.loads(sys.argv[2]))), flush=True)
+    room, _, name = sys.argv[1].partition(".")
+    scenario = getattr(importlib.import_module(f"tests.emulation.{room}"), name)
+    print(json.dumps(scenario(**json.loads(sys.argv[2]))), flush=True)
     os._exit(0)
 
 

@@ -29,5 +29,5 @@ def test_the_delay_line_survives_an_interface_that_goes_down():
     seen = play("interface_down_and_up")
     assert seen["before"] == 20
     assert seen["during"] == 0
-    assert seen["send_errors"] >= 20
+    assert seen["send_errors"] >= 1  # then the controller knows, and the switch sends nothing more that way
     assert seen["after"] == 20

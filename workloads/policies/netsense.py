@@ -11,7 +11,7 @@ grows only while a faster, larger exchange is remembered. Hence the saw, and hen
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workloads.policies.policy import Decision, Policy, Sample
 from workloads.policies.windows import WindowedExtreme
@@ -81,3 +81,8 @@ class NetSense(Policy):
         ratio = min(max(ratio, constants.floor), constants.ceiling)
         self._decision = Decision(ratio, 8 * btlbw, rtprop_s, bdp_bytes, congested)
         return self._decision
+
+    def adopt(self, ratio: float) -> None:
+        """Go on from a ratio that somebody who knows the path chose: nothing is left to start up for."""
+        self._is_starting = False
+        self._decision = replace(self._decision, ratio=ratio)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+
+TELEMETRY, SENSING = "telemetry", "sensing"
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,11 @@ class Sample:
     slowest_exchange_s: float = 0.0  # the longest of all workers
     compute_s: float = 0.0  # forward, backward and optimiser, the mean over workers
     retransmits: int | None = None  # TCP segments sent again by all workers, where the kernel tells
+    rounds: float = 1.0  # sequential round trips of the exchange, as its plan counts them
+    available_bps: float | None = None  # what the controller says is left for us on the tightest path; None: it says nothing
+    backlog_bytes: float | None = None  # waiting in that path's tightest queue
+    base_rtt_s: float | None = None  # of the longest path, queues empty
+    telemetry_age_s: float = math.inf  # of the oldest of what the controller says, at the end of the step
 
 
 @dataclass(frozen=True)
@@ -30,12 +38,14 @@ class Decision:
     rtprop_s: float | None = None
     bdp_bytes: float | None = None
     congested: bool | None = None
+    source: str | None = None  # where an assisted policy has it from, TELEMETRY or SENSING; None: it did not choose
 
 
 class Policy(ABC):
     """Decide how much to send. Pure arithmetic: the same samples give the same decisions, on every rank and in every backend."""
 
     senses = True  # False: the samples do not matter, so the workers need not exchange them
+    assisted = False  # True: wants the controller's telemetry in its samples, where there is some
 
     @abstractmethod
     def decide(self, sample: Sample) -> Decision:

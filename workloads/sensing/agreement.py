@@ -8,6 +8,7 @@ among them, and a rank that used another one is found out at once.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import astuple, dataclass
 
@@ -32,6 +33,11 @@ class Measurement:
     compute_s: float
     step_s: float
     retransmits: int  # -1: the kernel does not tell
+    rounds: float = 1.0
+    available_bps: float = math.inf  # this and what follows: of the worker's own path, meaningless if its age is infinite
+    backlog_bytes: float = 0.0
+    base_rtt_s: float = 0.0
+    telemetry_age_s: float = math.inf  # infinite: nothing is known
 
     def pack(self) -> bytes:
         """Return it as a message."""
@@ -43,7 +49,7 @@ class Measurement:
         return cls(*_LAYOUT.unpack(message))
 
 
-_LAYOUT = struct.Struct("<qdqqdddq")
+_LAYOUT = struct.Struct("<qdqqdddqddddd")
 
 
 class Agreement:
@@ -68,12 +74,18 @@ class Agreement:
 
 
 def combine(measurements: list[Measurement], now_s: float) -> Sample:
-    """Make one sample of all workers' measurements of a step that ended at `now_s`."""
+    """Make one sample of all workers' measurements of a step that ended at `now_s`.
+
+    The tightest path counts, with its own queue. One worker without telemetry, or with old one, makes it missing or old for all.
+    """
     steps, ratios = {m.step for m in measurements}, {m.ratio for m in measurements}
     if len(steps) > 1 or len(ratios) > 1:
         seen = ", ".join(f"rank {rank}: step {m.step} at {m.ratio:g}" for rank, m in enumerate(measurements))
         raise Disagreement(f"the workers disagree on the step or its ratio ({seen}): do all run the same script?")
     retransmits = [m.retransmits for m in measurements]
+    available_bps, backlog_bytes = min((m.available_bps, m.backlog_bytes) for m in measurements)
+    age_s = max(m.telemetry_age_s for m in measurements)
+    is_told = math.isfinite(age_s) and math.isfinite(available_bps)
     return Sample(
         step=measurements[0].step + 1,
         now_s=now_s,
@@ -84,4 +96,9 @@ def combine(measurements: list[Measurement], now_s: float) -> Sample:
         slowest_exchange_s=max(m.exchange_s for m in measurements),
         compute_s=sum(m.compute_s for m in measurements) / len(measurements),
         retransmits=None if -1 in retransmits else sum(retransmits),
+        rounds=max(m.rounds for m in measurements),
+        available_bps=available_bps if is_told else None,
+        backlog_bytes=backlog_bytes if is_told else None,
+        base_rtt_s=max(m.base_rtt_s for m in measurements) if is_told else None,
+        telemetry_age_s=age_s if is_told else math.inf,
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from testbed.record import TABLES, RunFolder, read_json, read_lines, write_json
+from testbed.record import LINK_COLUMNS, TABLES, RunFolder, read_json, read_lines, read_links, write_json
 
 
 @pytest.fixture
@@ -166,6 +168,85 @@ def test_a_table_without_rows_has_no_file_and_nothing_half_written_is_left(recor
     assert not (recorded.path / "evals.parquet").exists()
     assert {file.stem for file in recorded.path.glob("*.parquet")} == set(TABLES) - {"evals"}
     assert list(recorded.path.glob(".*")) == []
+
+
+LINK = {
+    "mono_s": 100.0,
+    "link": "bottleneck",
+    "source": "s1",
+    "target": "s2",
+    "queue": "",
+    "rate_bps": 40000000,
+    "queue_bytes": 9000,
+    "sent_bytes": 5_000_000_000,
+    "sent_packets": 4,
+    "dropped_packets": 3,
+    "overlimits": 2,
+    "backlog_bytes": 1,
+}
+OPENFLOW = {"openflow_mono_s": 99.5, "port_tx_bytes": 2**52 + 1, "queue_tx_bytes": 2**33, "queue_tx_packets": 7}
+
+
+def test_columns_that_only_some_rows_of_links_tell_are_whole_numbers_or_null_in_parquet(folder):
+    write_lines(folder.stream / "links.jsonl", [LINK, {**LINK, "mono_s": 100.1, **OPENFLOW}, {**LINK, "mono_s": 100.2}])
+    folder.to_parquet(90.0)
+    columns = pq.read_table(folder.path / "links.parquet")
+    for name, value in OPENFLOW.items():
+        if name != "openflow_mono_s":
+            assert columns[name].type == pa.int64()
+            assert columns[name].to_pylist() == [None, value, None]
+    assert columns["openflow_t_s"].to_pylist() == [None, pytest.approx(9.5), None]
+    assert columns["t_s"].to_pylist() == pytest.approx([10.0, 10.1, 10.2])
+    assert not {"mono_s", "openflow_mono_s"} & set(columns.column_names)
+    assert columns.column_names[0] == "t_s"
+
+
+def test_the_types_of_links_do_not_depend_on_what_was_told(folder):
+    write_lines(folder.stream / "links.jsonl", [LINK])
+    folder.to_parquet(90.0)
+    columns = pq.read_table(folder.path / "links.parquet")
+    for field in LINK_COLUMNS:
+        if field.name in LINK and field.name != "mono_s":
+            assert columns[field.name].to_pylist() == [LINK[field.name]]
+        name = {"mono_s": "t_s", "openflow_mono_s": "openflow_t_s"}.get(field.name, field.name)
+        kind = columns[name].type
+        assert pa.types.is_string(kind) or pa.types.is_large_string(kind) if field.type == pa.string() else kind == field.type
+
+
+def test_links_are_plain_numbers_where_every_row_tells_them(folder):
+    write_lines(folder.stream / "links.jsonl", [LINK] * 3)
+    links = folder.table("links")
+    assert [str(links[name].dtype) for name in ("sent_bytes", "backlog_bytes", "rate_bps")] == ["int64", "int64", "float64"]
+    assert str(links["port_tx_bytes"].dtype) == "Int64"
+    assert (links["link"] == "bottleneck").all()
+
+
+def test_a_link_whose_name_looks_like_a_date_keeps_it(tmp_path):
+    write_lines(tmp_path / "links.jsonl", [{**LINK, "link": "2024-01-01"}])
+    assert read_links(tmp_path / "links.jsonl")["link"].tolist() == ["2024-01-01"]
+
+
+def test_a_missing_or_empty_or_just_begun_file_of_links_is_an_empty_table(tmp_path):
+    path = tmp_path / "links.jsonl"
+    assert read_links(path).empty
+    for content in ("", '{"mono_s": 1'):
+        path.write_text(content)
+        assert read_links(path).empty
+
+
+def test_of_links_too_only_the_lines_cut_off_in_mid_write_are_left_out(tmp_path):
+    path, line = tmp_path / "links.jsonl", json.dumps({**LINK, **OPENFLOW})
+    for content in (f"{line}\n{line}\n{line[:40]}", f"{line}\n{line[:40]}\n{line}\n", f"{line[:90]}{line}\n{line}\n{line}\n"):
+        path.write_text(content)
+        links = read_links(path)
+        assert links["sent_bytes"].tolist() == [5_000_000_000] * 2
+        assert links["port_tx_bytes"].tolist() == [2**52 + 1] * 2
+
+
+def test_many_links_are_read_in_order(tmp_path):
+    path = tmp_path / "links.jsonl"
+    write_lines(path, [{**LINK, "sent_bytes": number} for number in range(20_000)])  # several of the reader's blocks
+    assert read_links(path)["sent_bytes"].tolist() == list(range(20_000))
 
 
 def test_the_json_lines_stay_until_they_are_dropped(recorded):

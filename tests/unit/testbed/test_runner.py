@@ -21,7 +21,6 @@ from testbed.spec import from_mapping
 from testbed.sweep import expand
 
 DUMBBELL = {"kind": "dumbbell", "workers": 4, "bottleneck": {"rate": "40mbit", "delay": "5ms"}, "access": {"rate": "100mbit"}}
-LEAFSPINE = {"kind": "leafspine", "workers": 4, "leaves": 2, "spines": 2, "fabric": {"rate": "40mbit"}, "access": {"rate": "100mbit"}}
 REPLAY = {"kind": "replay", "model": "resnet8", "compute": "60ms", "budget": {"seconds": 20}}
 TRAIN = {"kind": "train", "model": "resnet8", "dataset": "cifar10", "optimizer": {"name": "sgd", "lr": 0.1}, "budget": {"steps": 3}}
 DEFAULT = Options()
@@ -106,17 +105,12 @@ def test_a_missing_data_set_is_refused_once_with_where_to_get_it(tmp_path):
     assert "https://" in found[0]
 
 
-def test_a_topology_that_needs_the_controller_is_refused_with_those_that_do_not():
-    assert len(reasons(topology=LEAFSPINE)) == 1
-    assert "use star or dumbbell" in reasons(topology=LEAFSPINE)[0]
-
-
 def test_every_reason_is_told_at_once_and_nothing_is_measured_for_it(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: pytest.fail("measured"))
-    found = reasons(topology=LEAFSPINE, workload={**TRAIN, "data_dir": str(tmp_path)}, hosts={"kind": "container", "image": "x"})
+    found = reasons(backend="cluster", workload={**TRAIN, "data_dir": str(tmp_path)}, hosts={"kind": "container", "image": "x"})
     assert len(found) == 4
-    for words in ("leafspine", "container", "sudo", "cifar10"):
+    for words in ("cluster", "container", "sudo", "cifar10"):
         assert sum(words in reason for reason in found) == 1
 
 
@@ -158,15 +152,15 @@ class Experiment:
         self.fault: BaseException | None = None
         self.write(**BASE)
         monkeypatch.setattr(runner.backend, "execute", self.execute)
-        monkeypatch.setattr(runner.backend, "judge", self.judge)
+        monkeypatch.setattr(runner, "judge", self.judge)
 
     def write(self, **content):
         self.file.write_text(json.dumps(content))
 
-    def execute(self, plan, record, stage, tick):
+    def execute(self, plan, record, tell, listen_port):
         self.executed.append(plan.run)
-        stage("booting the network")
-        tick()
+        tell.stage("booting the network")
+        tell.tick()
         record.event(90.0, "booted", "network up")
         if self.fault is not None:
             raise self.fault
@@ -316,7 +310,7 @@ def test_an_interrupted_run_is_marked_and_the_others_are_not_begun(experiment, f
 def test_a_signal_to_end_interrupts_and_afterwards_means_what_it_did_before(experiment, monkeypatch, number):
     before = signal.getsignal(number)
 
-    def interrupted(plan, record, stage, tick):
+    def interrupted(plan, record, tell, listen_port):
         signal.raise_signal(number)
 
     monkeypatch.setattr(runner.backend, "execute", interrupted)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
 
-from topologies import LinkSpec, dumbbell, leafspine, star
+from topologies import Link, LinkSpec, Network, dumbbell, leafspine, star
 
 SLOW = LinkSpec(40e6, 0.005)
 FAST = LinkSpec(100e6)
@@ -21,12 +24,6 @@ def test_a_star_has_one_link_a_host_and_each_is_a_bottleneck():
 def test_a_dumbbell_has_hosts_on_either_side(workers, left):
     sides = [link.b for link in dumbbell(workers, SLOW, FAST).links if link.name != "bottleneck"]
     assert sides == ["s1"] * left + ["s2"] * (workers - left)
-
-
-def test_only_the_leaf_spine_has_loops():
-    assert not star(4, FAST).has_loops
-    assert not dumbbell(4, SLOW, FAST).has_loops
-    assert leafspine(4, 2, 2, SLOW, FAST).has_loops
 
 
 def test_leaves_share_the_hosts_evenly():
@@ -67,3 +64,67 @@ def test_a_direction_is_delayed_if_it_has_delay_jitter_or_loss():
     assert SLOW.is_delayed
     assert LinkSpec(1e6, loss=0.01).is_delayed
     assert star(2, FAST, SLOW).links[0].is_delayed
+
+
+def triangle():
+    """Return two hosts and three switches in a ring: the short way and the long way between the hosts differ in length and in delay."""
+    links = [Link(f"{a}-{b}", a, b, LinkSpec(8e6, 0.010), LinkSpec(8e6, 0.030)) for a, b in (("s1", "s2"), ("s1", "s3"), ("s3", "s2"))]
+    return Network(("h1", "h2"), ("s1", "s2", "s3"), (Link("a1", "h1", "s1", FAST, FAST), Link("a2", "h2", "s2", FAST, FAST), *links))
+
+
+LONG_WAY = ("h1", "s1", "s3", "s2", "h2")
+
+
+def names(directions):
+    return [direction.name for direction in directions]
+
+
+def test_a_route_is_taken_in_its_own_direction_only():
+    routed = triangle().with_routes([list(LONG_WAY)])
+    assert names(routed.path("h1", "h2")) == ["a1:h1->s1", "s1-s3:s1->s3", "s3-s2:s3->s2", "a2:s2->h2"]
+    assert names(routed.path("h2", "h1")) == ["a2:h2->s2", "s1-s2:s2->s1", "a1:s1->h1"]
+    assert routed.base_rtt_s("h1", "h2") == pytest.approx(0.010 + 0.010 + 0.030)
+
+
+def test_routes_are_given_to_a_copy_and_replace_the_earlier_ones():
+    network = triangle()
+    routed = network.with_routes([LONG_WAY, LONG_WAY[::-1]])
+    assert network.routes == ()
+    assert routed.routes == (LONG_WAY, LONG_WAY[::-1])
+    assert routed.with_routes([]) == network
+
+
+def test_a_route_that_leaves_the_links_is_refused():
+    with pytest.raises(ValueError, match="from s1 to h2, but no link joins them"):
+        triangle().with_routes([("h1", "s1", "h2")])
+
+
+def test_a_queue_in_bdps_is_fixed_by_the_routes_over_the_link_too():
+    def queues(network):
+        return {direction.name: direction.spec.queue_bytes for direction in network.with_queues_fixed(1500).directions()}
+
+    least, short_way, long_way = 15_140, 40_000, 80_000  # at 8 Mbit/s: no path, 40 ms, 80 ms
+    unrouted = queues(triangle())
+    assert [unrouted[name] for name in ("s1-s2:s1->s2", "s1-s3:s1->s3", "s3-s2:s2->s3")] == [short_way, least, least]
+    routed = queues(triangle().with_routes([LONG_WAY, LONG_WAY[::-1]]))
+    assert [routed[name] for name in ("s1-s2:s1->s2", "s1-s3:s1->s3", "s3-s2:s2->s3")] == [short_way, long_way, long_way]
+
+
+def test_queues_do_not_depend_on_the_choice_among_equal_paths():
+    network = leafspine(4, 2, 2, SLOW, FAST)
+    routed = network.with_routes([("h1", "l1", "p2", "l2", "h4"), ("h4", "l2", "p2", "l1", "h1")])
+    assert routed.with_queues_fixed(1500).links == network.with_queues_fixed(1500).links
+    assert routed.with_queues_fixed(1500).routes == routed.routes
+
+
+def test_each_of_several_equal_paths_has_its_own_round_trip():
+    quick, slow = LinkSpec(8e6, 0.010), LinkSpec(8e6, 0.050)
+    network = leafspine(2, 2, 2, quick, FAST)
+    links = tuple(Link(link.name, link.a, link.b, slow, slow) if link.b == "p2" else link for link in network.links)
+    queues = {d.name: d.spec.queue_bytes for d in Network(network.hosts, network.switches, links).with_queues_fixed(1500).directions()}
+    assert (queues["fabric-l1-p1:l1->p1"], queues["fabric-l1-p2:l1->p2"]) == (40_000, 200_000)
+
+
+def test_a_network_survives_json_with_its_routes():
+    network = leafspine(4, 2, 2, SLOW, FAST, LinkSpec(1e6, loss=0.1)).with_routes([("h1", "l1", "p2", "l2", "h4")])
+    assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network

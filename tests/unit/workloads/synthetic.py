@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from workloads.policies.policy import Decision, Policy, Sample
 
 DENSE_PAIR_BYTES = 4
+HALF_PAIR_BYTES = 6
+
+Tell = Callable[[int, float], dict[str, float]]  # (step, bandwidth in it) -> what telemetry says at its end, as fields of a Sample
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class Network:
     fixed_s: float = 0.0  # t0: what an exchange of nothing takes
     compute_s: float = 0.1
     pair_bytes: int = 8  # FP32 + int32; 6 with FP16 values
+    half_below: float = 0.0  # pairs have 6 bytes at ratios below
+    rounds: float = 1.0  # of a sparse exchange
     noise: float = 0.0  # the exchange takes up to this fraction more or less
     seed: int = 0
     changes: Mapping[int, float] = field(default_factory=dict)  # step -> bandwidth from then on
@@ -32,8 +37,13 @@ class Network:
 
     def bytes_at(self, ratio: float) -> int:
         """Return the cheaper of sparse all-gather and dense ring."""
-        sparse = (self.workers - 1) * max(1, int(ratio * self.parameters)) * self.pair_bytes
+        pair_bytes = HALF_PAIR_BYTES if ratio < self.half_below else self.pair_bytes
+        sparse = (self.workers - 1) * max(1, int(ratio * self.parameters)) * pair_bytes
         return min(sparse, self.dense_bytes)
+
+    def rounds_at(self, size: int) -> float:
+        """Return the round trips of an exchange of so many bytes: a dense ring takes one a hop."""
+        return 2 * (self.workers - 1) if size == self.dense_bytes else self.rounds
 
     def seconds(self, size: int, bandwidth_bps: float | None = None) -> float:
         """Return how long an exchange takes without noise."""
@@ -59,7 +69,7 @@ class Step:
         return self.decision.ratio
 
 
-def drive(policy: Policy, network: Network, steps: int) -> list[Step]:
+def drive(policy: Policy, network: Network, steps: int, tell: Tell = lambda step, bandwidth_bps: {}) -> list[Step]:
     """Let a policy decide for so many steps on the network; the decisions and their outcomes, in order."""
     random_ = random.Random(network.seed)
     bandwidth_bps, now_s = network.bandwidth_bps, 0.0
@@ -81,5 +91,7 @@ def drive(policy: Policy, network: Network, steps: int) -> list[Step]:
             slowest_exchange_s=exchange_s,
             compute_s=network.compute_s,
             retransmits=0,
+            rounds=network.rounds_at(size),
+            **tell(step, bandwidth_bps),
         )
     return trace

@@ -1,5 +1,6 @@
 """How measurements of all workers become one sample."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,23 @@ def test_the_sample_takes_the_networks_time_without_the_waiting_and_the_slowest_
 
 def test_a_kernel_that_does_not_tell_makes_the_sum_unknown():
     assert combine([MINE, replace(MINE, retransmits=-1)], 1.0).retransmits is None
+
+
+def test_the_tightest_path_counts_and_the_longest_round_trip():
+    told = {"rounds": 2.0, "available_bps": 40e6, "backlog_bytes": 9e3, "base_rtt_s": 0.010, "telemetry_age_s": 0.02}
+    wide = replace(MINE, **told)
+    tight = replace(MINE, **told | {"available_bps": 10e6, "backlog_bytes": 3e3, "base_rtt_s": 0.001, "telemetry_age_s": 0.05})
+    assert Measurement.unpack(tight.pack()) == tight
+    sample = combine([wide, tight], 1.0)
+    assert (sample.available_bps, sample.backlog_bytes, sample.base_rtt_s) == (10e6, 3e3, 0.010)
+    assert (sample.rounds, sample.telemetry_age_s) == (2.0, 0.05)
+
+
+def test_one_worker_without_telemetry_leaves_all_without():
+    told = replace(MINE, rounds=2.0, available_bps=40e6, backlog_bytes=9e3, base_rtt_s=0.010, telemetry_age_s=0.02)
+    sample = combine([told, replace(MINE, rounds=2.0)], 1.0)
+    assert (sample.available_bps, sample.backlog_bytes, sample.base_rtt_s) == (None, None, None)
+    assert (sample.rounds, sample.telemetry_age_s) == (2.0, math.inf)
 
 
 @pytest.mark.parametrize("change", [{"ratio": 0.2}, {"step": 5}])

@@ -35,7 +35,7 @@ def test_all_ranks_agree_on_the_ratio_of_every_step(answers, scheme):
 def test_schemes_do_something_of_their_own(answers):
     """Only the schemes that happen to send everything may end with the same model."""
     digests = {scheme: told[0]["digest"] for scheme, told in answers.items()}
-    assert len(set(digests.values())) >= len(SCHEMES) - 3
+    assert len(set(digests.values())) >= len(SCHEMES) - 4
 
 
 @pytest.mark.parametrize(

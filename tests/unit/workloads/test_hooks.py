@@ -60,6 +60,15 @@ def test_the_uncompressed_baseline_is_stock_ddp_and_still_counted(model: Distrib
     assert attachment.take().dense_bytes == 4 * ELEMENTS
 
 
+def test_an_assisted_scheme_says_that_it_has_no_telemetry(model: DistributedDataParallel, recwarn: pytest.WarningsRecorder) -> None:
+    attach(model, "netsense")
+    attach(model, "netsense-sdn", telemetry="/nowhere/board.bin")
+    assert "telemetry" not in "".join(str(warning.message) for warning in recwarn)
+    gradient(model, 1)  # a board that is not there is no reason to fail
+    with pytest.warns(UserWarning, match="netsense-sdn was given no telemetry"):
+        attach(model, "netsense-sdn")
+
+
 def test_mistakes_are_explained(model: DistributedDataParallel) -> None:
     with pytest.raises(ValueError, match="attach"):
         stats(model)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.workloads.synthetic import Network, Step, drive
+from workloads.policies.assisted import AssistedNetSense
 from workloads.policies.budget import Budget, BudgetConstants
 from workloads.policies.dc2 import Dc2, Dc2Constants, Law
 from workloads.policies.netsense import PAPER, PROTOTYPE, NetSense
@@ -27,6 +28,7 @@ POLICIES: list[tuple[str, Callable[[], Policy], float, float]] = [
     ("paper", lambda: NetSense(PAPER), 0.005, 1.0),
     ("lossy", lambda: NetSense(replace(PAPER, loss_is_congestion=True)), 0.005, 1.0),
     ("prototype", lambda: NetSense(PROTOTYPE), 0.001, 0.99),
+    ("assisted", AssistedNetSense, 0.005, 1.0),
     ("proportional", lambda: Dc2(Dc2Constants("proportional")), 0.001, 1.0),
     ("ladder", lambda: Dc2(Dc2Constants("ladder")), 0.001, 1.0),
     ("aimd", lambda: Dc2(Dc2Constants("aimd", target_s=0.1)), 0.001, 1.0),

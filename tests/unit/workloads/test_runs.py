@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import signal
 import socket
 import statistics
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller.board import Board, QueueInfo, QueueReading
 from workloads.compression.topk import kept
 from workloads.datasets.fashion_mnist import FOLDER
 from workloads.exchange.plan import plan_allreduce
@@ -77,13 +82,16 @@ class Outcome:
         return [json.loads((self.folder / "stream" / f"worker-{rank}.json").read_text()) for rank in range(WORLD)]
 
 
-def run(nursery: NurseryClient, folder: Path, scheme: str, workload: dict[str, Any], interface: str = "lo") -> Outcome:
+def run(
+    nursery: NurseryClient, folder: Path, scheme: str | dict[str, Any], workload: dict[str, Any], interface: str = "lo", telemetry: str = ""
+) -> Outcome:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     for rank in range(WORLD):
         path = folder / f"job-{rank}.json"
-        Job("run", rank, WORLD, "127.0.0.1", port, interface, str(folder), 1, parse_scheme(scheme), workload, timeout_s=30).save(path)
+        job = Job("run", rank, WORLD, "127.0.0.1", port, interface, str(folder), 1, parse_scheme(scheme), workload, timeout_s=30)
+        replace(job, telemetry=telemetry).save(path)
         nursery.ask(job=str(path), netns_pid=None, log=str(folder / f"worker-{rank}.log"))
     heard = [nursery.hear() for _ in range(2 * WORLD)]
     logs = "".join((folder / f"worker-{rank}.log").read_text() for rank in range(WORLD))
@@ -178,6 +186,44 @@ def test_replay_sleeps_its_compute_and_sends_the_models_gradient(nursery: Nurser
     assert 0.055 < min(row["compute_s"] for row in rows) < 0.12
     assert 0.055 < outcome.workers()[0]["quiet_compute_s"] < 0.12
     assert rows[0]["dense_bytes"] == 4 * sum(layer_sizes("resnet20"))
+
+
+def test_an_assisted_policy_follows_the_board_until_it_is_old_and_again_when_it_is_back(nursery: NurseryClient, tmp_path: Path) -> None:
+    board = Board.create(tmp_path / "board.bin", [QueueInfo("b:s1->s2", "b", "s1", "s2", "", 100_000, 0.005, True)], [40e6])
+    board.set_hops(0, 0b11)
+    (tmp_path / "stream").mkdir()
+    events_0 = tmp_path / "stream" / "events-0.jsonl"
+    events_0.touch()
+    over = threading.Event()
+
+    def sample() -> None:
+        began = math.inf
+        while not over.wait(0.01):
+            if began == math.inf and "measured_start" in events_0.read_text():
+                began = time.monotonic()
+            if not 0.7 < time.monotonic() - began < 1.4:
+                board.write_queue(0, QueueReading(time.monotonic(), 0, 0, 0, 0, 0, 0, 0.0, 0.0))
+
+    work = {"kind": "replay", "model": "resnet20", "compute_s": 0.02, "batch_size": 16, "budget": {"seconds": 2.0}, "warmup_steps": 2}
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        outcome = run(nursery, tmp_path, {"scheme": "netsense-sdn", "max_age_s": 0.3}, work, telemetry=str(tmp_path / "board.bin"))
+    finally:
+        over.set()
+        sampler.join()
+    events = [row for row in outcome.rows("events-0") if row["kind"] == "policy_source"]
+    assert [event["data"]["source"] for event in events] == ["telemetry", "sensing", "telemetry"]
+    assert re.fullmatch(r"telemetry is 0\.[3-9] s old: netsense-sdn senses by itself", events[1]["text"])
+    assert events[2]["text"].startswith("telemetry is back")
+    assert "policy_source" not in {row["kind"] for row in outcome.rows("events-1")}
+    rows = outcome.steps(0)
+    assert [row["ratio"] for row in rows] == [row["ratio"] for row in outcome.steps(1)]
+    told = [row for row in rows[1:] if row["btlbw_bps"] == row["available_bps"]]
+    assert rows[0]["available_bps"] is None and 0 < len(told) < len(rows) - 1
+    assert {row["available_bps"] for row in told} == {40e6}
+    # two buckets of one round each, 10 ms at 40 Mbit/s, nine tenths of it; the round of measurements has 200 bytes
+    assert told[5]["bytes_sent"] == pytest.approx(90_000 + 200, rel=0.001)
 
 
 def test_a_job_that_cannot_run_is_reported(nursery: NurseryClient, tmp_path: Path) -> None:

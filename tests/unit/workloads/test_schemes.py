@@ -67,10 +67,9 @@ def test_parameters_show_in_label_and_folder_only_when_they_differ_from_the_defa
 
 
 def test_every_variant_looks_different() -> None:
-    names = ("none", "fp16", "bf16", "topk-0.5", "topk-0.1", "topk-0.05", "topk-0.01", "topk-0.001", "randomk-0.1", "qsgd", "terngrad")
-    resolved = [
-        resolve(s) for s in (*names, "onebit", "natural", "powersgd-2", "powersgd-4", "3lc", "3lc-1.75", "3lc-ps", "dc2", "netsense")
-    ]
+    dense, sparse = ("none", "fp16", "bf16"), ("topk-0.5", "topk-0.1", "topk-0.05", "topk-0.01", "topk-0.001", "randomk-0.1")
+    quantized = ("qsgd", "terngrad", "onebit", "natural", "powersgd-2", "powersgd-4", "3lc", "3lc-1.75", "3lc-ps")
+    resolved = [resolve(s) for s in (*dense, *sparse, *quantized, "dc2", "netsense", "netsense-sdn", "budget")]
     assert len({(r.colour, r.marker) for r in resolved}) == len(resolved)
     five = [resolve(s) for s in ("none", "topk-0.1", "3lc", "dc2", "netsense")]
     assert len({r.colour for r in five}) == 5
@@ -79,7 +78,7 @@ def test_every_variant_looks_different() -> None:
 
 def test_the_listing_names_every_scheme() -> None:
     names = {"none", "fp16", "bf16", "topk-RATIO", "randomk-RATIO", "qsgd", "terngrad", "onebit", "natural", "powersgd-RANK"}
-    assert {name for name, _ in listing()} == names | {"3lc", "3lc-ps", "dc2", "netsense", "budget"}
+    assert {name for name, _ in listing()} == names | {"3lc", "3lc-ps", "dc2", "netsense", "netsense-sdn", "budget"}
     assert all(summary for _, summary in listing())
 
 
@@ -87,11 +86,13 @@ def test_every_scheme_can_be_built() -> None:
     for name, scheme in schemes().items():
         parts = resolve(f"{name}-{4 if scheme.short.whole else 0.1}" if scheme.short and scheme.short.required else name).build()
         assert parts.stock == (name == "none")
-        assert parts.policy.senses == (name in ("dc2", "netsense", "budget"))
+        assert parts.policy.senses == (name in ("dc2", "netsense", "netsense-sdn", "budget"))
+        assert parts.policy.assisted == (name == "netsense-sdn")
 
 
 def test_constants_given_reach_the_policy() -> None:
     assert resolve({"scheme": "netsense", "initial": 0.3}).build().policy.decide(Sample(0)).ratio == 0.3
     assert resolve({"scheme": "netsense", "variant": "prototype"}).build().policy.decide(Sample(0)).ratio == 0.75
+    assert resolve({"scheme": "netsense-sdn", "initial": 0.3}).build().policy.decide(Sample(0)).ratio == 0.3
     assert resolve("dc2").build().policy.decide(Sample(0)).ratio == 1.0
     assert resolve({"scheme": "netsense", "prune": 0.5}).build().pruned == 0.5

@@ -37,6 +37,7 @@ def test_a_plan_read_back_from_its_json_is_the_same_plan(network):
         transport={"congestion_control": "cubic", "ecn": False},
         kernel_datapath=False,
         seed=3,
+        routing={"kind": "ecmp", "seed": 3, "pinned": [["h1", "s1", "h2"]]},
         scheme={"scheme": "topk", "ratio": 0.1},
         workload={"kind": "replay", "budget": {"seconds": 20.0, "steps": None}},
     )

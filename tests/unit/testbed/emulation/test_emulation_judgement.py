@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from testbed.emulation.backend import RunFailed, judge
+from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
 from testbed.record import RunFolder, write_json
 from topologies import LinkSpec, dumbbell
@@ -63,7 +63,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def plan(folder):
-    return RunPlan("none", str(folder.path), NETWORK, 1500, {}, False, 1, {"scheme": "none"}, {"kind": "replay"})
+    return RunPlan("none", str(folder.path), NETWORK, 1500, {}, False, 1, {}, {"scheme": "none"}, {"kind": "replay"})
 
 
 def test_a_complete_record_of_a_faithful_run_is_valid(plan, folder):
@@ -103,11 +103,11 @@ def test_frames_a_full_queue_dropped_during_the_warm_up_do_not_spoil_the_run(pla
 def test_an_incomplete_record_is_a_failed_run(plan, folder, missing):
     for file in folder.stream.glob(missing):
         file.unlink()
-    with pytest.raises(RunFailed, match="without a complete record"):
+    with pytest.raises(Unjudgeable, match="without a complete record"):
         judge(plan, folder)
 
 
 def test_a_record_without_samples_of_the_queues_is_a_failed_run(plan, folder):
     (folder.stream / "links.jsonl").unlink()
-    with pytest.raises(RunFailed):
+    with pytest.raises(Unjudgeable):
         judge(plan, folder)

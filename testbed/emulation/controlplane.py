@@ -1,0 +1,119 @@
+"""The run's SDN controller as the emulation sees it: a process that is started, told the network, listened to and, if it dies, replaced.
+
+Switches are fail-secure and keep their rules, so that forwarding goes on while no controller is there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from controller.routing import RoutingPolicy
+from testbed.emulation.child import Child, ChildEnded, JsonLines, Message
+from topologies import Network
+
+LISTEN_PORT = 6653
+INSTALL_TIMEOUT_S = 30.0
+MOST_RESTARTS = 5  # within a run; a controller that dies again and again is a fault
+
+
+class ControlPlane:
+    """The controller of one emulated network."""
+
+    def __init__(self, log: Path) -> None:
+        """Start the process; it imports what it needs while the network boots."""
+        self._log = log
+        self._child = Child("controller", log)
+        self._job: dict[str, Any] = {}
+        self._heard: list[Message] = []
+        self._asked: dict[int, list[str]] = {}  # pins that were not answered yet
+        self.paths: list[list[str]] = []
+        self.installation_s = 0.0
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the controller that is at work now."""
+        return self._child.pid
+
+    @property
+    def lines(self) -> JsonLines:
+        """Return what it says, to wait for."""
+        return self._child.lines
+
+    def take_charge(
+        self,
+        network: Network,
+        routing: RoutingPolicy,
+        ports: dict[str, dict[str, str]],
+        hosts: dict[str, dict[str, str]],
+        board: Path,
+    ) -> None:
+        """Point every switch at the controller and wait until all have acknowledged their rules."""
+        switches = {name: {"dpid": i + 1, "ports": ports[name]} for i, name in enumerate(network.switches)}
+        self._job = {
+            "network": asdict(network),
+            "routing": asdict(routing),
+            "switches": switches,
+            "hosts": hosts,
+            "listen_port": LISTEN_PORT,
+            "generation": 0,
+            "board": str(board),
+        }
+        self._child.tell({"job": self._job})
+        self._child.wait_for("listening", INSTALL_TIMEOUT_S)
+        began = time.monotonic()
+        _point_switches(network.switches)
+        self._note(self._child.wait_for("installed", INSTALL_TIMEOUT_S))
+        self.installation_s = time.monotonic() - began
+
+    def pin(self, number: int, path: list[str]) -> None:
+        """Ask for a pair to be sent along a path; the answer comes as a message `pinned` with this number."""
+        self._asked[number] = path
+        try:
+            self._child.tell({"pin": {"id": number, "path": path}})
+        except ChildEnded:
+            self._heard.append({"event": "pinned", "id": number, "error": "the controller was lost", "unavailable": True})
+
+    def poll(self) -> list[Message]:
+        """Return what the controller said since the last call; one that has ended is replaced, and that is said too."""
+        messages, self._heard = self._heard, []
+        try:
+            while heard := self._child.hear(0):
+                messages += heard
+        except ChildEnded as ended:
+            messages.append(self._replace(str(ended)))
+        for message in messages:
+            self._note(message)
+        return messages
+
+    def _replace(self, what: str) -> Message:
+        self._job["generation"] += 1
+        if self._job["generation"] > MOST_RESTARTS:
+            raise RuntimeError(f"the controller ended {MOST_RESTARTS + 1} times: see {self._log.name}")
+        self._child = Child("controller", self._log)
+        self._child.tell({"job": self._job})
+        return {"event": "controller_lost", "text": what, "generation": self._job["generation"]}
+
+    def _note(self, message: Message) -> None:
+        if "paths" in message:
+            self.paths = message["paths"]
+        if message["event"] == "pinned":
+            pinned = self._asked.pop(message["id"])
+            if not message["error"]:  # the next controller is to know of it
+                others = [path for path in self._job["routing"]["pinned"] if {path[0], path[-1]} != {pinned[0], pinned[-1]}]
+                self._job["routing"]["pinned"] = [*others, pinned]
+
+
+def _point_switches(switches: tuple[str, ...]) -> None:
+    """Let every switch obey the controller on the sandbox's loopback, and nobody else."""
+    command: list[str] = []
+    for switch in switches:
+        command += ["--", "set-controller", switch, f"tcp:127.0.0.1:{LISTEN_PORT}"]
+        # a busy machine must not look like a dead controller; and a restarted one is found within a second
+        command += ["--", "set", "controller", switch, "connection-mode=out-of-band", "max_backoff=1000", "inactivity_probe=30000"]
+    done = subprocess.run(["ovs-vsctl", *command[1:]], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"the switches could not be pointed at their controller: {done.stderr.strip()}")
