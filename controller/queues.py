@@ -25,6 +25,7 @@ _TCA_STATS2 = 7
 _TCA_STATS_BASIC = 1
 _TCA_STATS_QUEUE = 3
 _NETLINK_ROUTE = 0
+_NO_CLASS = 0  # nothing has this handle
 _DUMP_BYTES = 8192
 _ANSWER_BYTES = 2048
 
@@ -86,15 +87,19 @@ class QueueReader:
         for queue in queues:
             if queue not in self._classes:
                 self._find_classes(queue[0])
-        there = [queue for queue in queues if queue in self._classes]
-        began_s, took_s, answers = self._ask([(queue[0], self._classes[queue]) for queue in there])
-        samples: dict[tuple[int, int], QueueSample] = {}
-        for queue, answer in zip(there, answers, strict=True):
-            if answer is None:
-                del self._classes[queue]
-            else:
-                samples[queue] = self._parse(answer)
-        return Readings(began_s, took_s, [samples.get(queue) for queue in queues])
+        first = self._sequence + 1
+        self._sequence += len(queues)
+        requests = b"".join(
+            [_request(_NLM_F_ECHO, number, queue[0], self._classes.get(queue, _NO_CLASS)) for number, queue in enumerate(queues, first)]
+        )
+        began_s = time.monotonic()
+        self._socket.send(requests)
+        took_s = time.monotonic() - began_s
+        samples = self._take_up(first, len(queues))
+        for queue, sample in zip(queues, samples, strict=True):
+            if sample is None:
+                self._classes.pop(queue, None)
+        return Readings(began_s, took_s, samples)
 
     def close(self) -> None:
         """Close the netlink socket."""
@@ -115,25 +120,22 @@ class QueueReader:
                     *_, class_handle, _, leaf_handle = _MESSAGE.unpack_from(message)
                     self._classes[ifindex, leaf_handle >> 16] = class_handle
 
-    def _ask(self, classes: list[tuple[int, int]]) -> tuple[float, float, list[bytes | None]]:
-        """Ask for several (interface, class); return when that was, how long it took, and the answers, None for an error."""
-        first = self._sequence + 1
-        self._sequence += len(classes)
-        requests = b"".join([_request(_NLM_F_ECHO, number, *one) for number, one in enumerate(classes, first)])
-        began_s = time.monotonic()
-        if requests:
-            self._socket.send(requests)
-        took_s = time.monotonic() - began_s
-        answers: list[bytes | None] = [None] * len(classes)
-        left = len(classes)
-        with suppress(BlockingIOError):  # there are no more answers
-            while left:
+    def _take_up(self, first: int, count: int) -> list[QueueSample | None]:
+        """Return what was answered to the last requests, from number `first` on; None for an error or no answer."""
+        samples: list[QueueSample | None] = [None] * count
+        left = count
+        while left:
+            try:
                 answer = self._socket.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)
-                length, kind, _, sequence, _ = _HEADER.unpack_from(answer)
-                if first <= sequence <= self._sequence and kind in (_RTM_NEWTCLASS, _NLMSG_ERROR):  # else an answer to earlier requests
-                    left -= 1
-                    answers[sequence - first] = answer[:length] if kind == _RTM_NEWTCLASS else None
-        return began_s, took_s, answers
+            except BlockingIOError:
+                break
+            length, kind, _, sequence, _ = _HEADER.unpack_from(answer)
+            if not first <= sequence < first + count or kind not in (_RTM_NEWTCLASS, _NLMSG_ERROR):
+                continue  # an answer to an earlier request, or other news
+            left -= 1
+            if kind == _RTM_NEWTCLASS:
+                samples[sequence - first] = self._parse(answer[:length])
+        return samples
 
     def _parse(self, answer: bytes) -> QueueSample:
         sample = _at(answer, *self._places)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from controller.api import ControlError
-
 from controller.board import Board, Entry
 from topologies import Network
 

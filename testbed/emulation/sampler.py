@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 REALTIME_PRIORITY = 5
 UNCERTAINTY_S = 0.5e-3  # a reading that was held up longer than this has no exact time and is left out of the records
-TOGETHER_S = 0.2e-3  # what is due so soon is read now: a process that sleeps less wakes less
+TOGETHER_S = 0.2e-3  # what is due so soon is read now: to wake up costs as much as several readings
 FLUSH_S = 0.2  # rows are formatted then, many at once: that is cheaper than one now and then
 
 
