@@ -39,11 +39,12 @@ class Courier:
         self.failure: Exception | None = None
         self._waiting: SimpleQueue[Errand | None] = SimpleQueue()
         self._arrived: SimpleQueue[Errand | None] = SimpleQueue()
-        self._under_way: set[Errand] = set()
+        self._under_way: set[Errand] = set()  # those that are still waited for
         atexit.register(self._at_exit)
         for _ in range(WAITING_THREADS):
             threading.Thread(target=self._wait_for_all, name="exchange", daemon=True).start()
-        threading.Thread(target=self._finish_all, name="decode", daemon=True).start()
+        self._finisher = threading.Thread(target=self._finish_all, name="decode", daemon=True)
+        self._finisher.start()
 
     def submit(self, errand: Errand) -> None:
         """Take an errand on; does not block."""
@@ -59,13 +60,14 @@ class Courier:
 
     def _wait_for_all(self) -> None:
         while (errand := self._waiting.get()) is not None:
-            if self._attempt(errand, errand.wait):
+            arrived = self._attempt(errand, errand.wait)
+            self._under_way.discard(errand)
+            if arrived:
                 self._arrived.put(errand)
 
     def _finish_all(self) -> None:
         while (errand := self._arrived.get()) is not None:
-            if self._attempt(errand, errand.finish):
-                self._under_way.discard(errand)
+            self._attempt(errand, errand.finish)
 
     def _attempt(self, errand: Errand, action: Callable[[], None]) -> bool:
         try:
@@ -74,7 +76,6 @@ class Courier:
             action()
         except Exception as error:
             self.failure = self.failure or error
-            self._under_way.discard(errand)
             errand.fail(error)
             return False
         return True
@@ -84,3 +85,5 @@ class Courier:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(1)
+        self._arrived.put(None)  # what has arrived is finished first: it keeps its promise a moment before it is done
+        self._finisher.join()
