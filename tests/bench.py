@@ -1,4 +1,4 @@
-"""Measure the emulator, the codecs and the hooks: python -m tests.bench (as root), or `make bench`. Writes docs/benchmarks.md.
+"""Measure the emulator, the controller, the codecs and the hooks: python -m tests.bench (as root), or `make bench`. Writes docs/benchmarks.md.
 
 Ratios and times of one run on one machine, never a pass or fail: the bars are in tests/fidelity.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed import machine
 from testbed.lock import MachineLock
-from tests import bench_codecs, bench_hooks, bench_sensing
+from tests import bench_codecs, bench_controller, bench_hooks, bench_sensing, bench_telemetry
 from tests.emulation.scenarios import play, teardown_s
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
@@ -56,8 +56,9 @@ def main() -> None:
     with MachineLock(share=False, waiting=print):
         library = [bench_codecs.section(), bench_sensing.section()]
         emulator = measure_emulator(kernel)
+        control = [bench_telemetry.section(), bench_controller.section()]
     hooks = bench_hooks.section()  # runs experiments, which take the lock themselves
-    TARGET.write_text("\n".join([emulator, *library, hooks]))
+    TARGET.write_text("\n".join([emulator, *control, *library, hooks]))
     print(f"written to {TARGET}")
 
 
