@@ -1,4 +1,4 @@
-"""Measure the emulator, the controller, the codecs and the hooks: python -m tests.bench (as root), or `make bench`. Writes docs/benchmarks.md.
+"""Measure emulator, controller, codecs and hooks: python -m tests.bench (as root), or `make bench`. Writes docs/benchmarks.md.
 
 Ratios and times of one run on one machine, never a pass or fail: the bars are in tests/fidelity.
 """
