@@ -168,7 +168,12 @@ def _training(run: Run) -> pd.DataFrame:
     first = run.steps[run.steps["rank"] == 0]
     end = (first["t_s"] + first["step_s"]).max()
     links = run.links
-    return links[links["link"].isin(names) & (links["t_s"] >= 0) & (links["t_s"] <= end) & links["backlog_bytes"].notna()]
+    chosen = links[links["link"].isin(names) & (links["t_s"] >= 0) & (links["t_s"] <= end) & links["backlog_bytes"].notna()]
+    at = ["t_s", "link", "source", "target"]
+    if not chosen.duplicated(at).any():
+        return chosen
+    # a direction with classes has a queue for each, read at the same moment: what waits is their sum
+    return chosen.groupby(at, as_index=False).agg({"backlog_bytes": "sum", "queue_bytes": "sum", "rate_bps": "max"})
 
 
 def _directions(samples: pd.DataFrame, columns: list[Column]) -> list[Direction]:

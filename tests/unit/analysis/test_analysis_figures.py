@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
@@ -104,6 +105,17 @@ def test_backlog_keeps_a_spike_of_one_sample(tmp_path: Path) -> None:
     assert figure is not None
     peak = max(np.abs(np.asarray(line.get_ydata(), float)).max() for gid, line in lines(figure).items() if "limit" not in gid)
     assert peak == pytest.approx(49.0)
+
+
+def test_backlog_of_a_link_with_classes_is_the_sum_of_its_queues(tmp_path: Path) -> None:
+    folder = write_experiment(tmp_path / "x", [FakeRun("none")])
+    frame = load(folder).runs[0].links.drop(columns=["run", "scheme"])
+    pd.concat([frame.assign(queue="training"), frame.assign(queue="background")]).to_parquet(folder / "none-train-0" / "links.parquet")
+    figure = backlog.draw(load(folder))
+    assert figure is not None
+    drawn = lines(figure)
+    assert np.asarray(drawn["none-train-0 s1 → s2"].get_ydata(), float).max() == pytest.approx(80.0)
+    assert drawn["none-train-0 limit s1 → s2"].get_ydata()[0] == 100.0
 
 
 def test_a_sweep_has_a_panel_a_cell_on_shared_axes(tmp_path: Path) -> None:
