@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
-from topologies import Link, LinkSpec, Network, dumbbell, leafspine, star
+from topologies import Link, LinkSpec, Network, QueueClass, dumbbell, leafspine, star
 
 SLOW = LinkSpec(40e6, 0.005)
 FAST = LinkSpec(100e6)
@@ -127,4 +127,46 @@ def test_each_of_several_equal_paths_has_its_own_round_trip():
 
 def test_a_network_survives_json_with_its_routes():
     network = leafspine(4, 2, 2, SLOW, FAST, LinkSpec(1e6, loss=0.1)).with_routes([("h1", "l1", "p2", "l2", "h4")])
+    assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network
+
+
+TRAINING, BULK = QueueClass("training", 24e6, 40e6), QueueClass("bulk", 8e6, 20e6, 30_000, dscp=8, port=5201, hosts=("h1", "h4"))
+SHARED = LinkSpec(40e6, 0.005, classes=(TRAINING, BULK))
+
+
+def test_a_direction_without_a_rate_has_no_queue_and_one_without_classes_has_one_without_a_name():
+    assert LinkSpec(None, classes=(TRAINING, BULK)).queues() == ()
+    assert LinkSpec(40e6, queue_bytes=50_000).queues() == (QueueClass("", 40e6, 40e6, 50_000),)
+    assert LinkSpec(40e6).queues() == (QueueClass("", 40e6, 40e6, None),)
+
+
+def test_the_queues_of_classes_are_in_their_order_and_those_without_a_limit_have_the_directions():
+    assert SHARED.queues() == (TRAINING, BULK)
+    limited = replace(SHARED, queue_bytes=50_000, classes=(BULK, TRAINING))
+    assert limited.queues() == (BULK, replace(TRAINING, queue_bytes=50_000))
+    assert limited.classes == (BULK, TRAINING)
+
+
+def test_a_limit_in_bdps_is_fixed_for_the_classes_without_one_of_their_own():
+    network = dumbbell(4, SHARED, FAST, bottleneck_back=replace(SHARED, rate_bps=80e6)).with_queues_fixed(1500)
+    limits = {direction.name: [one.queue_bytes for one in direction.spec.queues()] for direction in network.directions()}
+    assert limits["bottleneck:s1->s2"] == [50_000, 30_000]
+    assert limits["bottleneck:s2->s1"] == [100_000, 30_000]
+    assert limits["access-h1:h1->s1"] == [125_000]
+
+
+def test_at_another_rate_the_classes_are_in_proportion_and_nothing_else_is_different():
+    half = (QueueClass("training", 12e6, 20e6), replace(BULK, min_bps=4e6, max_bps=10e6))
+    assert SHARED.with_rate(20e6) == replace(SHARED, rate_bps=20e6, classes=half)
+    assert SHARED.with_rate(20e6).with_rate(40e6) == SHARED
+    assert FAST.with_rate(1e6) == replace(FAST, rate_bps=1e6)
+
+
+def test_a_direction_without_a_rate_gets_one():
+    assert LinkSpec(None, 0.005).with_rate(1e6) == LinkSpec(1e6, 0.005)
+
+
+def test_a_direction_and_a_network_survive_json_with_their_classes():
+    assert LinkSpec.from_json(json.loads(json.dumps(asdict(SHARED)))) == SHARED
+    network = dumbbell(4, SHARED, FAST, bottleneck_back=SHARED.with_rate(10e6))
     assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network

@@ -11,7 +11,7 @@ import pytest
 from testbed.emulation import validity
 from testbed.emulation.fidelity import Fidelity
 from testbed.emulation.validity import Evidence, Window, checks, lateness_p99_s, queue_fidelity, window
-from topologies import LinkSpec, dumbbell
+from topologies import LinkSpec, QueueClass, dumbbell
 
 FORWARD = "bottleneck:s1->s2"
 NETWORK = dumbbell(2, LinkSpec(8e6, 0.005), LinkSpec(100e6), bottleneck_back=LinkSpec(8e6, 0.040))
@@ -337,3 +337,54 @@ def test_a_direction_with_one_sample_is_left_out():
     whole, by_direction = queue_fidelity(sampled().iloc[:3], NETWORK)
     assert set(by_direction) == {FORWARD}
     assert whole.value is None
+
+
+CLASSES = (QueueClass("training", 6e6, 8e6), QueueClass("background", 1e6, 4e6, port=5201))
+SHARED = dumbbell(2, LinkSpec(8e6, classes=CLASSES), LinkSpec(100e6))
+MOMENTS = np.arange(0, 1.0, 1 / 128)
+
+
+def of_class(one: QueueClass, share: float, backlog_bytes: int, moments=MOMENTS, time: str = "mono_s") -> pd.DataFrame:
+    """Sample a class that sends this share of the link's 8 Mbit/s."""
+    row = {"link": "bottleneck", "source": "s1", "queue": one.name, "rate_bps": one.max_bps, "backlog_bytes": backlog_bytes}
+    return pd.DataFrame({**row, time: moments, "sent_bytes": share * 1e6 * moments})
+
+
+@pytest.mark.parametrize("time", ["mono_s", "t_s"])
+@pytest.mark.parametrize(
+    ("training", "background", "value"),
+    [
+        ((0.75, 10**6), (0.25, 0), 1.0),
+        ((0.75, 10**6), (0.25, 10**6), 1.0),
+        ((0.25, 10**6), (0.25, 0), 0.5),  # the class that may fill the link waits, and the link is half empty
+        ((0.25, 0), (0.5, 10**6), None),  # only a class that may not: the link need not be full
+        ((0.25, 0), (0.75, 0), None),
+    ],
+)
+def test_a_link_must_be_full_while_a_class_that_may_fill_it_has_a_backlog(training, background, value, time):
+    tables = [of_class(one, *sent, time=time) for one, sent in zip(CLASSES, (training, background), strict=True)]
+    whole, by_direction = queue_fidelity(pd.concat(tables), SHARED)
+    assert set(by_direction) == {FORWARD}  # there are no samples of the other
+    assert by_direction[FORWARD].value == whole.value == (value if value is None else pytest.approx(value))
+
+
+def test_classes_that_were_sampled_at_different_moments_are_judged_together_too():
+    tables = [of_class(CLASSES[0], 0.75, 10**6), of_class(CLASSES[1], 0.25, 0, moments=MOMENTS[::2] + 1 / 300)]
+    assert queue_fidelity(pd.concat(tables), SHARED)[0].value == pytest.approx(1.0, abs=0.02)
+
+
+def test_drops_are_counted_for_each_class_by_itself(run):
+    training, background = sampled(dropped=2), sampled(dropped=3)
+    background["dropped_packets"] += 1000
+    run.links = pd.concat([training.assign(queue="training"), background.assign(queue="background")])
+    assert run.checks()["switch losses"].limit == 32 * (2 + 3)
+
+
+@pytest.mark.parametrize(("queues", "share"), [(("training", "background"), 1.0), (("training",), 0.5)])
+def test_each_class_must_be_sampled_as_often_as_planned(run, monkeypatch, queues, share):
+    monkeypatch.setattr(validity, "interval_s", lambda bottleneck, rate_bps, queue_bytes: 0.005)
+    moments = np.arange(10.0, 20.0, 0.005)
+    tables = [of_class(one, 0.1, 0, moments).assign(dropped_packets=0) for one in CLASSES if one.name in queues]
+    run.links = pd.concat([*tables, *(table.assign(source="s2") for table in tables)])
+    run.network = SHARED.with_queues_fixed(1500)
+    assert run.checks()["sampling"].value == pytest.approx(share, rel=0.01)

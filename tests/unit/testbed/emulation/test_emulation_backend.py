@@ -1,0 +1,195 @@
+"""What the runner makes of what a sandbox says: sentences, events, stages, faults; the sandbox is a script here."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import threading
+from contextlib import suppress
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from controller.board import Board, QueueInfo
+from controller.client import Client, ClientError
+from testbed.emulation.backend import NotFaithful, RunFailed, Tell, execute, in_words
+from testbed.emulation.plan import RunPlan
+from testbed.record import RunFolder, read_lines
+from topologies import LinkSpec, dumbbell
+
+REPOSITORY = Path(__file__).parents[4]
+PATIENCE_S = 20.0
+PATH = ["h1", "s1", "s2", "h2"]
+WORDS = [
+    ({"event": "listening"}, "listening"),
+    (
+        {"event": "installed", "seconds": 0.1234, "rules": 48, "switches": 4, "paths": []},
+        "48 rules on 4 switches installed and acknowledged in 0.12 s",
+    ),
+    ({"event": "link_down", "link": "fabric-l1-p1"}, "link fabric-l1-p1 is down"),
+    ({"event": "link_up", "link": "fabric-l1-p1"}, "link fabric-l1-p1 is up"),
+    (
+        {"event": "rerouted", "link": "fabric-l1-p1", "pairs": 4, "unreachable": [], "seconds": 0.0126, "paths": []},
+        "fabric-l1-p1: 4 pairs re-routed in 13 ms",
+    ),
+    (
+        {"event": "rerouted", "link": "access-h1", "pairs": 3, "unreachable": [["h1", "h2"], ["h1", "h3"]], "seconds": 2.0, "paths": []},
+        "access-h1: 3 pairs re-routed in 2000 ms, 2 pairs have no path",
+    ),
+    ({"event": "pinned", "id": 7, "error": None, "paths": []}, "a pair was pinned to a path"),
+    ({"event": "pinned", "id": 7, "error": "no link joins them", "paths": []}, "no link joins them"),
+    ({"event": "switch_left", "switch": "l1"}, "switch l1 has left"),
+    ({"event": "switch_joined", "switch": "l1"}, "switch l1 has joined"),
+    ({"event": "error", "text": "OSError: the port is taken"}, "OSError: the port is taken"),
+    (
+        {"event": "controller_lost", "text": "controller ended with code 1", "generation": 1},
+        "controller ended with code 1; another one takes over",
+    ),
+]
+
+
+@pytest.mark.parametrize(("said", "sentence"), WORDS, ids=[sentence for _, sentence in WORDS])
+def test_what_the_controller_says_is_put_into_a_sentence(said, sentence):
+    assert in_words(said) == sentence
+
+
+def test_there_is_a_sentence_for_everything_that_the_controller_says_it_says():
+    documented = ast.get_docstring(ast.parse((REPOSITORY / "controller" / "__main__.py").read_text()))
+    events = {name for names in re.findall(r'\{"event": ((?:"\w+"(?: \| )?)+)', documented) for name in re.findall(r"\w+", names)}
+    assert {"listening", "switch_joined", "error"} <= events
+    assert events | {"controller_lost"} == {said["event"] for said, _ in WORDS}
+
+
+# Reads the plan and says each line of the script; where it has None, waits for a pin and grants it.
+SANDBOX = """\
+    import json
+    import sys
+
+    def say(**message):
+        print(json.dumps(message), flush=True)
+
+    plan = json.loads(sys.stdin.readline())
+    print("the sandbox of", plan["run"], file=sys.stderr)
+    with open("script.json") as file:
+        script = json.load(file)
+    for message in script["lines"]:
+        if message is None:
+            request = json.loads(sys.stdin.readline())["pin"]
+            answer = {"event": "pinned", "id": request["id"], "error": None, "paths": [request["path"]]}
+            say(event="controller", message=answer)
+        else:
+            say(**message)
+    sys.exit(script["code"])
+"""
+BOOTED = {"event": "booted", "seconds": 1.5, "substituted": ["datapath"], "rules_s": 0.25, "paths": [PATH, PATH[::-1]]}
+DONE = {"event": "done"}
+
+
+class Runner:
+    """Runs scripts in place of sandboxes and notes what it is told."""
+
+    def __init__(self, path):
+        for package in (path / "testbed", path / "testbed" / "emulation"):
+            package.mkdir()
+            (package / "__init__.py").touch()
+        (path / "testbed" / "emulation" / "inside.py").write_text(dedent(SANDBOX))
+        self.script = path / "script.json"
+        self.folder = RunFolder(path / "none", {"experiment": "quick", "run": "none"})
+        self.stages = []
+        network = dumbbell(2, LinkSpec(8e6), LinkSpec(100e6))
+        self.plan = RunPlan("none", str(path / "none"), network, 1500, {}, False, 1, {}, {}, {})
+
+    def run(self, *lines, code=0, tick=lambda: None):
+        self.script.write_text(json.dumps({"lines": lines, "code": code}))
+        execute(self.plan, self.folder, Tell(self.stages.append, tick))
+
+    def make_board(self):
+        info = QueueInfo("bottleneck:s1->s2", "bottleneck", "s1", "s2", "", 50_000, 0.0, True)
+        Board.create(self.folder.stream / "board.bin", [info], [8e6]).close()
+
+    def events(self):
+        rows = read_lines(self.folder.stream / "events-runner.jsonl")
+        return {row["kind"]: (row["text"], row["data"]) for row in rows}
+
+
+@pytest.fixture
+def runner(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Runner(tmp_path)
+
+
+def test_a_run_goes_through_its_stages_and_what_was_measured_is_in_the_manifest(runner):
+    runner.make_board()
+    verified = {"event": "verified", "verification": {"seconds": 2.0}, "transport": {"mtu": 1500}}
+    runner.run(BOOTED, verified, {"event": "started", "rank": 1}, DONE)
+    assert runner.stages == ["booting the network", "verifying the network", "starting workers", "worker 1 started, warming up"]
+    manifest = json.loads((runner.folder.path / "manifest.json").read_text())
+    assert (manifest["boot_s"], manifest["substituted"], manifest["paths"]) == (1.5, ["datapath"], [PATH, PATH[::-1]])
+    assert (manifest["verification"], manifest["transport"]) == ({"seconds": 2.0}, {"mtu": 1500})
+    assert runner.events() == {
+        "booted": ("network up in 1.50 s, rules installed in 0.25 s", None),
+        "verified": ("rates and round-trip times verified in 2.00 s", None),
+    }
+
+
+def test_what_the_controller_says_is_an_event_without_the_paths(runner):
+    rerouted = {"event": "rerouted", "link": "bottleneck", "pairs": 1, "unreachable": [], "seconds": 0.004, "paths": [PATH]}
+    runner.run({"event": "controller", "message": rerouted}, DONE)
+    data = {"event": "rerouted", "link": "bottleneck", "pairs": 1, "unreachable": [], "seconds": 0.004}
+    assert runner.events() == {"rerouted": ("bottleneck: 1 pairs re-routed in 4 ms", data)}
+
+
+def test_a_run_can_be_watched_and_steered_while_it_goes_on(runner):
+    runner.make_board()
+    client, answers, threads = Client(runner.folder.path), [], []
+
+    def steer():
+        answers.append([link["id"] for link in client.links()])
+        answers.append(client.paths())
+        answers.append(client.pin(PATH))
+        with suppress(ClientError):  # the run ends while it is answered
+            client.pin(PATH)
+
+    def tick():
+        if runner.stages[-1] == "verifying the network" and not threads:
+            threads.append(threading.Thread(target=steer, daemon=True))
+            threads[0].start()
+
+    runner.run(BOOTED, None, None, DONE, tick=tick)
+    threads[0].join(PATIENCE_S)
+    assert answers == [["bottleneck:s1->s2"], [PATH, PATH[::-1]], [PATH]]
+    assert runner.events()["pinned"] == ("a pair was pinned to a path", {"event": "pinned", "id": 2, "error": None})
+    with pytest.raises(ClientError):
+        client.paths()
+
+
+def test_a_run_without_a_board_cannot_be_watched_but_goes_on(runner):
+    runner.run(BOOTED, {"event": "controller", "message": {"event": "link_down", "link": "bottleneck"}}, DONE)
+    text, _ = runner.events()["no_api"]
+    assert text.startswith("nobody can watch this run: ") and "board.bin" in text
+    assert runner.events()["link_down"][0] == "link bottleneck is down"
+
+
+@pytest.mark.parametrize(("code", "what"), [(3, "ended with code 3"), (-9, "killed by signal 9")])
+def test_a_worker_that_failed_is_told_with_the_end_of_its_log(runner, code, what):
+    (runner.folder.logs / "worker-1.log").write_text("".join(f"line {i}\n" for i in range(20)))
+    failed = {"event": "worker_failed", "rank": 1, "code": code, "log": "logs/worker-1.log"}
+    with pytest.raises(RunFailed) as caught:
+        runner.run(failed, DONE)
+    assert str(caught.value).splitlines() == [f"worker 1 {what}; its last lines:", *(f"line {i}" for i in range(8, 20))]
+    assert runner.events()["worker_failed"][1] == {"rank": 1, "code": code, "log": "logs/worker-1.log"}
+
+
+@pytest.mark.parametrize(("kind", "fault"), [("VerificationError", NotFaithful), ("RuntimeError", RunFailed)])
+def test_only_a_network_that_was_found_wrong_may_be_better_another_time(runner, kind, fault):
+    with pytest.raises(RunFailed, match=r"^half of its rate$") as caught:
+        runner.run({"event": "error", "kind": kind, "text": "half of its rate"}, code=1)
+    assert caught.type is fault
+    assert runner.events() == {"error": ("half of its rate", None)}
+
+
+def test_a_sandbox_that_ends_without_a_word_is_told_with_the_end_of_its_log(runner):
+    with pytest.raises(RunFailed, match=r"^the sandbox ended with code 4\nthe sandbox of none$"):
+        runner.run(code=4)
