@@ -70,6 +70,8 @@ def small_print(results: Results, runs: list[Run], extra: list[str] | None = Non
         )
     if any(run.manifest.get("shared_machine") for run in runs):
         sentences.append("The machine was shared with other work.")
+    if any(run.manifest.get("steered") for run in runs):
+        sentences.append("Paths were changed by hand while a run went on.")
     if any(run.manifest.get("forced") for run in runs):
         sentences.append("Checks before the start were overridden (forced).")
     incomplete = sum(not run.complete for run in runs)

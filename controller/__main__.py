@@ -5,14 +5,16 @@ Reads JSON lines from standard input: a job, then pins at any time; it ends when
     {"job": {...}}                                               controller/job.py tells what is in it
     {"pin": {"id": 7, "path": ["h1", "s1", "s2", "h3"]}}
 
-Answers by JSON lines on standard output; logs go to standard error. Pairs are unordered, paths are given for both directions.
+Answers by JSON lines on standard output; logs go to standard error. Pairs are unordered, paths are given for both directions: those that
+are in force. `down` in `installed` is all that is down: whatever else a predecessor told down is up.
 
     {"event": "listening"}                                       switches may connect
-    {"event": "installed", "seconds", "rules", "switches", "paths"}         all switches have acknowledged all their rules
+    {"event": "installed", "seconds", "rules", "switches", "down": [links], "paths"}     all switches have acknowledged all their rules
     {"event": "link_down" | "link_up", "link"}
     {"event": "rerouted", "link", "pairs", "unreachable", "seconds", "paths"}    pairs: how many have another path than before
-    {"event": "pinned", "id", "error": null or the reason, "paths"}
+    {"event": "pinned", "id", "path", "error": null or the reason, "paths"}    and "note" where the pin is accepted, but not in force
     {"event": "switch_left" | "switch_joined", "switch"}
+    {"event": "alive"}                                           once a second, by the thread that does the work
     {"event": "error", "text"}                                   and the process ends with code 1
 """
 

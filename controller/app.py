@@ -1,12 +1,13 @@
 """The os-ken side of the controller: connections, events in, messages out. What to do is the conductor's business.
 
 Every event is handled by the one thread of this app's event loop, so nothing needs a lock: switches' messages come there by way of
-os-ken, pins and the clock's ticks as events of our own.
+os-ken, pins, the clock's ticks and what was put off as events of our own.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from socket import socket
 from typing import Any
@@ -28,7 +29,7 @@ from controller.job import ControllerJob
 from controller.openflow_counters import OpenFlowCounters
 from controller.reporting import guarded, report
 
-COUNTERS_INTERVAL_S = 1.0
+TICK_S = 1.0
 
 
 class EventPin(EventBase):  # type: ignore[misc]
@@ -41,8 +42,17 @@ class EventPin(EventBase):  # type: ignore[misc]
         self.path = path
 
 
-class EventCount(EventBase):  # type: ignore[misc]
-    """It is time to ask the switches for their counters."""
+class EventTick(EventBase):  # type: ignore[misc]
+    """It is time to say that the event loop is alive, and to ask the switches for their counters."""
+
+
+class EventLater(EventBase):  # type: ignore[misc]
+    """It is time for what was put off."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        """Note what it is."""
+        super().__init__()
+        self.call = call
 
 
 class Connection(Datapath):  # type: ignore[misc]
@@ -81,13 +91,12 @@ class ControllerApp(OSKenApp):  # type: ignore[misc]
         self._datapaths: dict[str, Any] = {}  # of the switches that are connected
         self._groups_found: dict[str, set[int]] = {}
         self._counters = None if job.board is None else OpenFlowCounters(Board.open(job.board))
-        self._conductor = Conductor(job, report)
+        self._conductor = Conductor(job, report, self._later)
 
     def start(self) -> None:
         """Begin to handle events."""
         super().start()
-        if self._counters is not None:
-            hub.spawn(self._tick)
+        hub.spawn(self._tick)
 
     def pin(self, number: int, path: object) -> None:
         """Ask for a path to be pinned; any thread may."""
@@ -97,20 +106,30 @@ class ControllerApp(OSKenApp):  # type: ignore[misc]
     def _tick(self) -> None:
         due = time.monotonic()
         while True:
-            due = max(due + COUNTERS_INTERVAL_S, time.monotonic())
+            due = max(due + TICK_S, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
-            self.send_event(self.name, EventCount())
+            self.send_event(self.name, EventTick())
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        hub.spawn_after(seconds, guarded(self.send_event), self.name, EventLater(call))
 
     @set_ev_cls(EventPin)
     @guarded
     def _on_pin(self, event: EventPin) -> None:
         self._conductor.pin(event.number, event.path)
 
-    @set_ev_cls(EventCount)
+    @set_ev_cls(EventLater)
     @guarded
-    def _on_count(self, event: EventCount) -> None:
-        for datapath in self._datapaths.values():
-            openflow.send(datapath, openflow.questions_on_counters(datapath))
+    def _on_later(self, event: EventLater) -> None:
+        event.call()
+
+    @set_ev_cls(EventTick)
+    @guarded
+    def _on_tick(self, event: EventTick) -> None:
+        report(event="alive")
+        if self._counters is not None:
+            for datapath in self._datapaths.values():
+                openflow.send(datapath, openflow.questions_on_counters(datapath))
 
     @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
     @guarded

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 from zlib import crc32
 
 HOP_BITS = 256
+NOT_COUNTED = (1 << 64) - 1  # what a switch answers for a counter that it does not keep; on the board it means the same
 
 _MAGIC = b"NSBOARD1"
 _HEADER = Struct("=8sII")  # magic, number of records, length of the description that follows
@@ -66,16 +67,16 @@ class QueueReading:
 
 @dataclass(frozen=True, slots=True)
 class OpenFlowReading:
-    """What the switch counted at one moment, for the queue and for its port."""
+    """What the switch counted at one moment, for the queue and for its port; None: it does not count that."""
 
     mono_s: float
-    port_tx_bytes: int
-    port_tx_packets: int
-    port_tx_dropped: int
-    port_rx_bytes: int
-    queue_tx_bytes: int
-    queue_tx_packets: int
-    queue_tx_errors: int
+    port_tx_bytes: int | None
+    port_tx_packets: int | None
+    port_tx_dropped: int | None
+    port_rx_bytes: int | None
+    queue_tx_bytes: int | None
+    queue_tx_packets: int | None
+    queue_tx_errors: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,19 @@ def _mask(content: bytes) -> int:
     return int.from_bytes(content, "little")
 
 
+def _openflow_values(reading: OpenFlowReading) -> tuple[Any, ...]:
+    return tuple(NOT_COUNTED if value is None else value for value in _OPENFLOW_FIELDS(reading))
+
+
+def _openflow_reading(mono_s: float, *counts: int) -> OpenFlowReading:
+    return OpenFlowReading(mono_s, *(None if count == NOT_COUNTED else count for count in counts))
+
+
+_OPENFLOW_FIELDS = attrgetter(*(field.name for field in fields(OpenFlowReading)))
 _CONFIGURED = _Kind[float]("=d", lambda rate_bps: (rate_bps,), float)
 _HOPS = _Kind[int](f"={HOP_BITS // 8}s", lambda mask: (mask.to_bytes(HOP_BITS // 8, "little"),), _mask)
 _QUEUE = _Kind[QueueReading]("=d6Q2d", attrgetter(*(field.name for field in fields(QueueReading))), QueueReading)
-_OPENFLOW = _Kind[OpenFlowReading]("=d7Q", attrgetter(*(field.name for field in fields(OpenFlowReading))), OpenFlowReading)
+_OPENFLOW = _Kind[OpenFlowReading]("=d7Q", _openflow_values, _openflow_reading)
 _RECORD_BYTES = sum(kind.part_bytes for kind in (_CONFIGURED, _HOPS, _QUEUE, _OPENFLOW))
 
 
@@ -192,7 +202,8 @@ class Board:
         with temporary.open("w+b") as file:
             os.fchmod(file.fileno(), 0o644)
             file.write(_HEADER.pack(_MAGIC, len(infos), len(description)) + description)
-            file.truncate(start + len(infos) * _RECORD_BYTES)
+            file.flush()
+            os.posix_fallocate(file.fileno(), 0, start + len(infos) * _RECORD_BYTES)  # a full disk is told here, not by a signal later
             board = cls(path, mmap.mmap(file.fileno(), 0), infos, start)
         for i, rate_bps in enumerate(configured_bps):
             board.set_configured(i, rate_bps)

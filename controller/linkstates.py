@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from topologies import Network
 
 
@@ -17,6 +20,10 @@ class LinkStates:
     def down(self) -> frozenset[str]:
         """Return the names of the links that are down."""
         return frozenset(name for name, switches in self._down_ports.items() if switches)
+
+    def down_along(self, path: Sequence[str]) -> list[str]:
+        """Return the names of the links along a path that are down."""
+        return [name for name in (self._names[ends] for ends in pairwise(path)) if self._down_ports[name]]
 
     def set_port(self, switch: str, neighbour: str, up: bool) -> str | None:
         """Note the state of a port; return the name of the link if that took it down or up."""

@@ -6,9 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from controller.board import Board, OpenFlowReading
-
-_NOT_COUNTED = (1 << 64) - 1  # what a switch answers for a counter it does not keep
+from controller.board import NOT_COUNTED, Board, OpenFlowReading
 
 
 class PortCounters(Protocol):
@@ -65,4 +63,4 @@ class OpenFlowCounters:
 def _reading(mono_s: float, port: PortCounters, queue: QueueCounters) -> OpenFlowReading:
     port_counts = (port.tx_bytes, port.tx_packets, port.tx_dropped, port.rx_bytes)
     queue_counts = (queue.tx_bytes, queue.tx_packets, queue.tx_errors)
-    return OpenFlowReading(mono_s, *(0 if count == _NOT_COUNTED else count for count in (*port_counts, *queue_counts)))
+    return OpenFlowReading(mono_s, *(None if count == NOT_COUNTED else count for count in (*port_counts, *queue_counts)))

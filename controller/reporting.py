@@ -15,12 +15,20 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _one_line_at_a_time = threading.Lock()
+
+
+class Report(Protocol):
+    """Where messages go."""
+
+    def __call__(self, *, event: str, **message: object) -> None:
+        """Send one."""
+        ...
 
 
 def report(**message: Any) -> None:

@@ -2,8 +2,14 @@
 
 Nothing here knows OpenFlow: rules name hosts and neighbouring nodes, and `app` turns them into matches and ports.
 
-Loops are impossible by construction. A path visits no node twice, and its rules match the node that a frame came from; the rules of select
-groups lead strictly nearer to the target. Hosts never carry transit, and the cost of a path is its number of hops.
+No set of rules that belongs together can loop. A path visits no node twice, and its rules match the node that a frame came from; the rules
+of select groups lead strictly nearer to the target. Hosts never carry transit, and the cost of a path is its number of hops.
+
+While one set replaces another, every rule tells its `distance`: rules take force from the targets backwards, so a frame keeps to the old
+ones until it meets a new one, and from there on meets only new ones: a frame on a path is not lost and does not loop, nor does one among
+select groups loop. But the latter, sent on by an old rule, may come to a switch whose new rule leads back: OpenFlow never sends a frame out
+by the port it came in by, so it is dropped. And where a pair loses its pin among select groups, TCP frames that go by groups may meet what
+is left of the pin's rules and be led astray, or around, until those are deleted. Both are over with the update.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from typing import Any, Literal
 
-from topologies import Network
+from topologies import LinkSpec, Network
 
 Path = tuple[str, ...]  # node names: host, switches, host
 Paths = dict[tuple[str, str], Path]  # by ordered pair of hosts; both directions of a pair use the same links
@@ -55,6 +61,7 @@ class Forward:
     next_hops: tuple[str, ...]  # several: a select group
     tcp_only: bool
     priority: int
+    distance: int  # how many switches follow this one
 
 
 @dataclass(frozen=True)
@@ -123,14 +130,25 @@ def rules(network: Network, paths: Paths, policy: RoutingPolicy, down: frozenset
     for pair in permutations(network.hosts, 2):
         path = paths.get(pair, ())
         priority = PINNED_PRIORITY if path in pinned else PATH_PRIORITY
-        for before, switch, after in zip(path, path[1:], path[2:], strict=False):
-            made.append(Forward(switch, *pair, before, (after,), tcp_only=False, priority=priority))
+        for i, (before, switch, after) in enumerate(zip(path, path[1:], path[2:], strict=False)):
+            made.append(Forward(switch, *pair, before, (after,), tcp_only=False, priority=priority, distance=len(path) - 3 - i))
     if policy.kind == "groups":
         fabric = _Fabric(network, down)
         for target in network.hosts:
-            for switch, next_hops in fabric.next_hops(target).items():
-                made.append(Forward(switch, None, target, None, next_hops, tcp_only=True, priority=GROUP_PRIORITY))
+            for switch, (hops, nearer) in fabric.ways_to(target).items():
+                made.append(Forward(switch, None, target, None, nearer, tcp_only=True, priority=GROUP_PRIORITY, distance=hops))
     return made
+
+
+def longest_crossing_s(network: Network, paths: Iterable[Path]) -> float:
+    """Return how long a frame may be under way on the slowest of the paths, by the configured delays and full queues."""
+    seconds = {(direction.source, direction.target): _crossing_s(direction.spec) for direction in network.directions()}
+    return max((sum(seconds[ends] for ends in pairwise(path)) for path in paths), default=0.0)
+
+
+def _crossing_s(spec: LinkSpec) -> float:
+    waiting_s = spec.queue_bytes * 8 / spec.rate_bps if spec.queue_bytes and spec.rate_bps else 0.0
+    return spec.delay_s + spec.jitter_s + waiting_s
 
 
 class _Fabric:
@@ -157,11 +175,11 @@ class _Fabric:
             self._between[ends] = self._shortest_between(*ends)
         return [(source, *switches, target) for switches in self._between[ends]]
 
-    def next_hops(self, target: str) -> dict[str, Path]:
-        """Return, for each switch that can reach a host, every neighbour that is strictly nearer to it."""
+    def ways_to(self, target: str) -> dict[str, tuple[int, Path]]:
+        """Return, for each switch that can reach a host, how many switches follow, and every neighbour that is strictly nearer to it."""
         last = self.switches_of(target)
         hops = self._hops_to(last)
-        return {switch: (target,) if switch in last else self._nearer(switch, hops) for switch in sorted(hops)}
+        return {switch: (hops[switch], (target,) if switch in last else self._nearer(switch, hops)) for switch in sorted(hops)}
 
     def _shortest_between(self, starts: Path, goals: Path) -> list[Path]:
         hops = self._hops_to(goals)

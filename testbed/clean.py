@@ -21,3 +21,5 @@ def clean(results: Path) -> Iterator[str]:
         for leftover in sorted(path.parent.glob(".*.new")):
             leftover.unlink()
             yield f"{leftover}: removed, half written"
+        for name in ("api.sock", "board.bin"):  # of no use to anybody now
+            (path.parent / "stream" / name).unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -60,6 +61,7 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
     experiment = spec.load(path)
     runs = expand(experiment)
     check(experiment, runs)
+    _check_port(options.listen_port)
     with MachineLock(options.share, lambda text: console.print(text, style="yellow", soft_wrap=True)) as lock:
         if not options.force:
             check_ceiling(runs, console)
@@ -103,6 +105,17 @@ def _dataset_problems(runs: list[Run]) -> list[str]:
         except DatasetError as error:
             problems.append(str(error))
     return problems
+
+
+def _check_port(port: int | None) -> None:
+    """Refuse a port for the API that cannot be had, before anything is begun."""
+    if port:
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise Refusal(f"--listen {port}: {error.strerror or error}; choose another port") from error
 
 
 def check_ceiling(runs: list[Run], console: Console) -> None:
@@ -249,6 +262,7 @@ def _first_manifest(run: Run, plan: RunPlan, options: Options, earlier: list[dic
         "substituted": [],
         "forced": options.force,
         "shared_machine": options.share,
+        "steered": False,
         "earlier_attempts": earlier,
         "runner": this_process(),
     }

@@ -41,9 +41,7 @@ def telemetry_row() -> str:
     seen = play("paired_throughput", room="telemetered", rate_bps=50e6, seconds=4, repeats=REPEATS)
     ratios = [on / off for on, off in zip(seen["on_bps"], seen["off_bps"], strict=True)]
     interval = repeats_interval(ratios)
-    return (
-        f"{statistics.mean(ratios):.4f} ({interval.low:.4f} to {interval.high:.4f}) over {REPEATS} pairs, {seen['queues']} queues"
-    )
+    return f"{statistics.mean(ratios):.4f} ({interval.low:.4f} to {interval.high:.4f}) over {REPEATS} pairs, {seen['queues']} queues"
 
 
 def step_rows() -> list[str]:

@@ -46,6 +46,7 @@ def _sampled(folder: Path, namespaces: list[int | None]) -> dict[str, Any]:
     from testbed.emulation import sampler
     from testbed.emulation.child import Child
     from testbed.emulation.network import Queue
+    from testbed.emulation.sampling import COARSE_INTERVAL_S
     from topologies import Direction, LinkSpec
 
     spec = LinkSpec(RATE_BPS, queue_bytes=QUEUE_BYTES)
@@ -56,7 +57,8 @@ def _sampled(folder: Path, namespaces: list[int | None]) -> dict[str, Any]:
         infos.append(QueueInfo(direction.name, direction.link, direction.source, direction.target, "", QUEUE_BYTES, 0.0, False))
     board = Board.create(folder / "board.bin", infos, [RATE_BPS] * PORTS)
     child = Child("testbed.emulation.sampler", folder / "sampler.log")
-    child.tell(sampler.job(queues, str(folder / "links.jsonl"), str(board.path)))
+    intervals_s = {queue.direction.name: COARSE_INTERVAL_S for queue in queues}
+    child.tell(sampler.job(queues, intervals_s, str(folder / "links.jsonl"), str(board.path)))
     time.sleep(SETTLE_S)
     if any(entry.queue is None for entry in board.read_all()):
         raise RuntimeError(f"not all queues were sampled: {(folder / 'sampler.log').read_text()}")

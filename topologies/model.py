@@ -58,6 +58,10 @@ class LinkSpec:
         classes = self.classes or (QueueClass("", self.rate_bps, self.rate_bps),)
         return tuple(one if one.queue_bytes is not None else replace(one, queue_bytes=self.queue_bytes) for one in classes)
 
+    def queue_of(self, source: str, target: str) -> int:
+        """Return the number of the queue that takes what one host sends to another, unmarked and on a port that no class claims."""
+        return next((n for n, one in enumerate(self.classes) if {source, target} & set(one.hosts)), 0)
+
     def with_rate(self, rate_bps: float) -> LinkSpec:
         """Return the same direction at another rate, its classes in proportion."""
         factor = rate_bps / self.rate_bps if self.rate_bps else 1.0
@@ -156,7 +160,6 @@ class Network:
     @cached_property
     def routed(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Return the routes by their ordered pair of hosts."""
-        """Return the routes by ordered pair of hosts."""
         return {(route[0], route[-1]): route for route in self.routes}
 
     @cached_property

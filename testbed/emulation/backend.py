@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from controller.api import Api, ApiError
-
 from controller.board import BoardError
 from testbed.emulation.child import JsonLines
 from testbed.emulation.counters import VerificationError
@@ -79,6 +78,7 @@ class _Following:
         self._input, self._lines = process.stdin, JsonLines(process.stdout.fileno())
         self._plan, self._folder, self._tell, self._listen_port = plan, folder, tell, listen_port
         self._asking = threading.Lock()
+        self._paths: list[list[str]] = []
         self._live: LiveRun | None = None
         self._api: Api | None = None
 
@@ -108,39 +108,50 @@ class _Following:
             case "booted":
                 folder.save(boot_s=message["seconds"], substituted=message["substituted"], paths=message["paths"])
                 folder.event(now, "booted", f"network up in {message['seconds']:.2f} s, rules installed in {message['rules_s']:.2f} s")
-                self._serve(message["paths"])
+                self._paths = message["paths"]
                 self._tell.stage("verifying the network")
             case "verified":
                 folder.save(verification=message["verification"], transport=message["transport"])
                 folder.event(now, "verified", f"rates and round-trip times verified in {message['verification']['seconds']:.2f} s")
+                self._serve()
                 self._tell.stage("starting workers")
             case "started":
                 self._tell.stage(f"worker {message['rank']} started, warming up")
             case "controller":
                 said = message["message"]
                 folder.event(now, said["event"], in_words(said), {key: value for key, value in said.items() if key != "paths"})
+                if said["event"] == "pinned" and not said["error"]:
+                    folder.save(steered=True)
                 if self._live is not None:
                     self._live.hear(said)
             case "worker_failed":
                 rank, code = message["rank"], message["code"]
-                what = f"killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
-                folder.event(now, "worker_failed", f"worker {rank} was {what}", message)
+                what = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+                folder.event(now, "worker_failed", f"worker {rank} {what}", message)
                 raise RunFailed(f"worker {rank} {what}; its last lines:\n{_last_lines(folder.path / message['log'])}")
             case "error":
                 folder.event(now, "error", message["text"])
                 raise NotFaithful(message["text"]) if message["kind"] == VerificationError.__name__ else RunFailed(message["text"])
 
-    def _serve(self, paths: list[list[str]]) -> None:
-        """Open the API; a run does not fail for it."""
+    def _serve(self) -> None:
+        """Open the API, without TCP if that cannot be had; a run does not fail for it."""
         plan, stream = self._plan, self._folder.stream
         try:
             self._live = LiveRun(self._folder.manifest["experiment"], plan.run, plan.network, stream / "board.bin", self.ask)
-            self._live.hear({"event": "installed", "paths": paths})
-            self._api = Api(self._live, stream / "api.sock", self._listen_port)
+            self._live.hear({"event": "installed", "paths": self._paths})
+            try:
+                self._api = Api(self._live, stream / "api.sock", self._listen_port)
+            except ApiError as error:
+                self._tell_of_no_api(str(error))
+                self._api = Api(self._live, stream / "api.sock")
             self._api.start()
             give_to_caller(stream)
         except (ApiError, BoardError, OSError) as error:
-            self._folder.event(time.monotonic(), "no_api", f"nobody can watch this run: {error}")
+            self._tell_of_no_api(f"nobody can watch this run: {error}")
+
+    def _tell_of_no_api(self, text: str) -> None:
+        self._folder.event(time.monotonic(), "no_api", text)
+        self._tell.stage(text)
 
 
 def in_words(said: dict[str, Any]) -> str:
@@ -156,7 +167,7 @@ def in_words(said: dict[str, Any]) -> str:
         case "switch_left" | "switch_joined":
             return f"switch {said['switch']} has {said['event'].removeprefix('switch_')}"
         case "pinned":
-            return said["error"] or "a pair was pinned to a path"
+            return said["error"] or " ".join(["pinned:", *said["path"], *([f"({said['note']})"] if said.get("note") else [])])
         case "controller_lost":
             return f"{said['text']}; another one takes over"
         case other:

@@ -6,6 +6,7 @@ Switches are fail-secure and keep their rules, so that forwarding goes on while 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from topologies import Network
 
 LISTEN_PORT = 6653
 INSTALL_TIMEOUT_S = 30.0
+PIN_TIMEOUT_S = 2.0
+MOST_ASKED = 8  # pins that wait for an answer
+SILENT_S = 10.0
 MOST_RESTARTS = 5  # within a run; a controller that dies again and again is a fault
 
 
@@ -29,6 +33,7 @@ class ControlPlane:
         self._child = Child("controller", log)
         self._job: dict[str, Any] = {}
         self._heard: list[Message] = []
+        self._heard_at: float | None = None
         self._asked: dict[int, list[str]] = {}  # pins that were not answered yet
         self.paths: list[list[str]] = []
         self.installation_s = 0.0
@@ -72,31 +77,52 @@ class ControlPlane:
 
     def pin(self, number: int, path: list[str]) -> None:
         """Ask for a pair to be sent along a path; the answer comes as a message `pinned` with this number."""
+        if len(self._asked) >= MOST_ASKED:
+            self._heard.append(_unanswered(number))
+            return
         self._asked[number] = path
-        try:
-            self._child.tell({"pin": {"id": number, "path": path}})
-        except ChildEnded:
-            self._heard.append({"event": "pinned", "id": number, "error": "the controller was lost", "unavailable": True})
+        with suppress(ChildEnded):  # the next poll finds out, and answers
+            self._child.tell({"pin": {"id": number, "path": path}}, timeout_s=PIN_TIMEOUT_S)
 
     def poll(self) -> list[Message]:
-        """Return what the controller said since the last call; one that has ended is replaced, and that is said too."""
+        """Return what the controller said since the last call; one that has ended or fallen silent is replaced, and that is said too."""
         messages, self._heard = self._heard, []
         try:
             while heard := self._child.hear(0):
-                messages += heard
+                self._heard_at = time.monotonic()
+                for message in heard:
+                    self._note(message)
+                messages += [message for message in heard if message["event"] != "alive"]
+            if self._is_silent():
+                self._child.kill()
+                raise ChildEnded(f"the controller said nothing for {SILENT_S:.0f} s and was killed")
         except ChildEnded as ended:
-            messages.append(self._replace(str(ended)))
-        for message in messages:
-            self._note(message)
+            messages += self._replace(str(ended))
         return messages
 
-    def _replace(self, what: str) -> Message:
-        self._job["generation"] += 1
-        if self._job["generation"] > MOST_RESTARTS:
-            raise RuntimeError(f"the controller ended {MOST_RESTARTS + 1} times: see {self._log.name}")
-        self._child = Child("controller", self._log)
-        self._child.tell({"job": self._job})
-        return {"event": "controller_lost", "text": what, "generation": self._job["generation"]}
+    def _is_silent(self) -> bool:
+        """Tell whether it has hung; it says that it is alive once a second. Counted from the first poll: nobody listened before."""
+        now = time.monotonic()
+        if self._heard_at is None:
+            self._heard_at = now
+        return now - self._heard_at > SILENT_S
+
+    def _replace(self, what: str) -> list[Message]:
+        lost = [_unanswered(number) for number in self._asked]
+        self._asked.clear()
+        while True:
+            self._job["generation"] += 1
+            if self._job["generation"] > MOST_RESTARTS:
+                raise RuntimeError(f"the controller ended {MOST_RESTARTS + 1} times: see {self._log.name}")
+            self._child = Child("controller", self._log)
+            self._heard_at = None
+            lost.append({"event": "controller_lost", "text": what, "generation": self._job["generation"]})
+            try:
+                self._child.tell({"job": self._job})
+            except ChildEnded as ended:
+                what = str(ended)
+            else:
+                return lost
 
     def _note(self, message: Message) -> None:
         if "paths" in message:
@@ -106,6 +132,10 @@ class ControlPlane:
             if not message["error"]:  # the next controller is to know of it
                 others = [path for path in self._job["routing"]["pinned"] if {path[0], path[-1]} != {pinned[0], pinned[-1]}]
                 self._job["routing"]["pinned"] = [*others, pinned]
+
+
+def _unanswered(number: int) -> Message:
+    return {"event": "pinned", "id": number, "error": "the controller does not answer just now", "unavailable": True}
 
 
 def _point_switches(switches: tuple[str, ...]) -> None:

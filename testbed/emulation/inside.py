@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.routing import RoutingPolicy
-from testbed.emulation import sampler, sandbox, usage
+from testbed.emulation import sampler, sampling, sandbox, usage
 from testbed.emulation.child import Child, JsonLines, wait_for_any
 from testbed.emulation.network import EmulatedNetwork, Transport
 from testbed.emulation.plan import RunPlan
@@ -63,10 +63,12 @@ class Inside:
     def run(self) -> int:
         """Run the workers to their end; return the exit code."""
         self.sampler = Child("testbed.emulation.sampler", self.logs / "sampler.log")
-        self.sampler.tell(sampler.job(self.network.queues, str(self.stream / "links.jsonl"), str(self.network.board.path)))
+        links = str(self.stream / "links.jsonl")
+        intervals_s = sampling.intervals_s(self.network.description)
+        self.sampler.tell(sampler.job(self.network.queues, intervals_s, links, str(self.network.board.path)))
         self._start_workers()
         failed = self._watch()
-        self.sampler.stop()
+        self.sampler.stop()  # raises if it did not live to the end: fidelity would rest on part of the run
         if failed is not None:
             report(event="worker_failed", **failed)
             return 3
@@ -113,6 +115,7 @@ class Inside:
                     elif message["event"] == "error":
                         raise RuntimeError(f"a worker could not be started: {message['text']}")
                 if time.monotonic() >= next_usage:
+                    self.sampler.require_alive()
                     output.write(json.dumps(self._usage()) + "\n")
                     output.flush()
                     next_usage = time.monotonic() + USAGE_INTERVAL_S

@@ -27,7 +27,7 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     snapshots = folder.usage()
     counters, everything = window(snapshots, start_s, end_s), window(snapshots, 0.0, math.inf)
     whole, by_direction = queue_fidelity(links, plan.network)
-    found = checks(Evidence(plan.network, plan.mtu, steps, links, all_links, workers, whole, counters, everything))
+    found = checks(Evidence(plan.network, plan.mtu, steps, links, all_links, workers, whole, start_s, end_s, counters, everything))
     wrong = [check.text for check in found if not check.ok]
     compute_s = statistics.median(steps["compute_s"])
     quiet_s = statistics.median(worker["quiet_compute_s"] for worker in workers)

@@ -10,6 +10,7 @@ from typing import Any
 
 from controller.api import ControlError
 from controller.board import Board, Entry
+from controller.routing import RoutingError, check_pin
 from topologies import Network
 
 ANSWER_S = 5.0
@@ -46,7 +47,11 @@ class LiveRun:
         return self._paths
 
     def pin(self, path: list[str]) -> str | None:
-        """Ask the controller to pin a pair to a path; return its objection, if any."""
+        """Ask the controller to pin a pair to a path; return what speaks against it, if anything does."""
+        try:
+            check_pin(self._network, tuple(path))
+        except RoutingError as error:
+            return str(error)
         number, answer = next(self._numbers), _Answer()
         self._answers[number] = answer
         try:
@@ -63,6 +68,8 @@ class LiveRun:
         """Follow what the controller says."""
         self._paths = message.get("paths", self._paths)
         match message["event"]:
+            case "installed":
+                self._down = set(message.get("down", ()))
             case "link_down":
                 self._down.add(message["link"])
             case "link_up":

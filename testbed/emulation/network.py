@@ -6,6 +6,7 @@ port, an HTB of ours on a host's interface. Switches forward what their controll
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,7 @@ class EmulatedNetwork:
         """Boot everything; on return every queue is shaped, every delay holds, every switch has its rules and OVS is ready for traffic."""
         self.control = ControlPlane(Path(log_dir) / "controller.log")
         self.description = network
+        self._routing = routing or RoutingPolicy(seed=seed)
         self.mtu = mtu
         self.substituted: list[str] = []
         if not kernel_datapath:
@@ -108,7 +110,7 @@ class EmulatedNetwork:
         if self.delay is not None and self.delay.substitution:
             self.substituted.append(self.delay.substitution)
         self.board = Board.create(board or f"{log_dir}/board.bin", self._queue_infos(), [queue.rate_bps for queue in self.queues])
-        self._take_control(routing or RoutingPolicy(seed=seed))
+        self._take_control()
         self._send_a_frame()
         self.substituted += self.openvswitch.prepare_for_traffic(0 if kernel_datapath else len(self.switch_ports()))
 
@@ -146,16 +148,21 @@ class EmulatedNetwork:
                 self.board.set_configured(i, self.queues[i].rate_bps)
 
     def note_routes(self, paths: list[list[str]]) -> None:
-        """Follow the controller's paths: `description.path` tells them, and the board which of the workers' ring hops cross which queue."""
+        """Follow the controller's paths: `description.path` tells them, and the board which of the workers' ring hops cross which queue.
+
+        Under select groups TCP takes paths of its own, which nobody knows: the board then tells of no hops.
+        """
+        if self._routing.kind == "groups":
+            return
         self.description = self.description.with_routes(paths)
-        hops: dict[str, int] = {}
+        hops: Counter[tuple[str, int]] = Counter()
         hosts = self.description.hosts
         for i, host in enumerate(hosts):
             if (host, other := hosts[(i + 1) % len(hosts)]) in self.description.routed:
                 for direction in self.description.path(host, other):
-                    hops[direction.name] = hops.get(direction.name, 0) | 1 << i
+                    hops[direction.name, direction.spec.queue_of(host, other)] |= 1 << i
         for i, queue in enumerate(self.queues):
-            self.board.set_hops(i, hops.get(queue.direction.name, 0) if queue.number == 0 else 0)
+            self.board.set_hops(i, hops[queue.direction.name, queue.number])
 
     def transport_settings(self) -> dict[str, Any]:
         """Read back what TCP uses on the first host, for the manifest."""
@@ -227,13 +234,13 @@ class EmulatedNetwork:
             for queue in self.queues
         ]
 
-    def _take_control(self, routing: RoutingPolicy) -> None:
+    def _take_control(self) -> None:
         ports: dict[str, dict[str, str]] = {switch: {} for switch in self.description.switches}
         for (source, target), interface in self._interfaces.items():
             if source in ports:
                 ports[source][target] = interface
         hosts = {host: {"mac": self.mininet[host].MAC(), "ip": self.address(host)} for host in self.description.hosts}
-        self.control.take_charge(self.description, routing, ports, hosts, self.board.path)
+        self.control.take_charge(self.description, self._routing, ports, hosts, self.board.path)
         self.note_routes(self.control.paths)
 
     def _set_mtu(self) -> None:

@@ -14,13 +14,14 @@ import socket
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from controller.board import Board, OpenFlowReading
 from controller.queues import MOST_AT_ONCE, QueueReader, QueueSample
 from testbed.emulation.namespaces import network_namespace
-from testbed.emulation.sampling import RecentRates, interval_s, next_tick
+from testbed.emulation.sampling import RecentRates, next_tick
 from testbed.processes import die_with_parent
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ FLUSH_S = 0.2  # rows are formatted then, many at once: that is cheaper than one
 Row = tuple[str, float, QueueSample, float, OpenFlowReading | None]  # names, time, counters, configured rate, news of OpenFlow
 
 
-def job(queues: list[Queue], output: str, board: str | None) -> dict[str, Any]:
-    """Describe what to sample, for the process's standard input; the board has the queues in the same order."""
+def job(queues: list[Queue], intervals_s: Mapping[str, float], output: str, board: str | None) -> dict[str, Any]:
+    """Describe what to sample how often, for the process's standard input; the board has the queues in the same order."""
     return {
         "output": output,
         "board": board,
@@ -52,7 +53,7 @@ def job(queues: list[Queue], output: str, board: str | None) -> dict[str, Any]:
                 "handle": q.handle,
                 "rate_bps": q.rate_bps,
                 "queue_bytes": q.queue_bytes,
-                "interval_s": interval_s(q.direction.bottleneck, q.rate_bps, q.queue_bytes),
+                "interval_s": intervals_s[q.direction.name],
             }
             for index, q in enumerate(queues)
         ],

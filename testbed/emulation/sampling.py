@@ -5,16 +5,36 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from topologies import Network
+from topologies.load import ring_hops
+
 FINE_INTERVAL_S = 0.005
 FINEST_INTERVAL_S = 0.001
 COARSE_INTERVAL_S = 0.02
+MOST_FINE_HZ = 2000.0  # readings a second of all bottlenecks: about 5 % of a core
 WINDOW_S = 0.1  # over which a queue's rate is told
 
 
-def interval_s(bottleneck: bool, rate_bps: float, queue_bytes: int) -> float:
-    """Choose how often to sample a queue: a full one must not be able to empty within half an interval's slack."""
-    if not bottleneck:
-        return COARSE_INTERVAL_S
+def intervals_s(network: Network) -> dict[str, float]:
+    """Choose how often to sample the queues of each shaped direction, by its name.
+
+    Finely where fidelity is judged: on the bottlenecks that the workers' ring crosses. Of many, less finely, so that they cost no more
+    in sum: the sampler goes before the workers it looks at.
+    """
+    shaped = {direction.name: direction for direction in network.directions() if direction.spec.queues()}
+    crossed = {direction.name for path in ring_hops(network) for direction in path} if network.routes else set(shaped)
+    fine = {
+        name: min(fine_interval_s(queue.max_bps, queue.queue_bytes or 0) for queue in direction.spec.queues())
+        for name, direction in shaped.items()
+        if direction.bottleneck and name in crossed
+    }
+    reads_hz = sum(len(shaped[name].spec.queues()) / interval_s for name, interval_s in fine.items())
+    stretch = max(1.0, reads_hz / MOST_FINE_HZ)
+    return dict.fromkeys(shaped, COARSE_INTERVAL_S) | {name: interval_s * stretch for name, interval_s in fine.items()}
+
+
+def fine_interval_s(rate_bps: float, queue_bytes: int) -> float:
+    """Return how often is often enough for a queue: a full one must not be able to empty within half an interval's slack."""
     drains_in_s = queue_bytes * 8 / rate_bps
     return max(FINEST_INTERVAL_S, min(FINE_INTERVAL_S, drains_in_s / 3))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,12 +10,13 @@ import pandas as pd
 
 from testbed.emulation.delayline import LATENESS_BUCKET_S
 from testbed.emulation.fidelity import Fidelity, fidelity, worst_of
-from testbed.emulation.sampling import interval_s
+from testbed.emulation.sampling import COARSE_INTERVAL_S, intervals_s
 from topologies import LinkSpec, Network
 from topologies.model import ETHERNET_HEADER_BYTES
 
 LEAST_FIDELITY = 0.98
 LEAST_SAMPLED = 0.9
+MOST_UNSEEN_S = 2.0  # at either end of the measured part; snapshots are taken twice a second
 MOST_WAITING = 0.05  # share of the time the emulator's processes may wait for a CPU
 MOST_LATENESS_S = 1e-3
 MOST_LATENESS = 0.05  # of the configured delay
@@ -110,8 +110,15 @@ class Evidence:
     all_links: pd.DataFrame  # warm-up and final evaluation too
     workers: list[dict[str, Any]]
     fidelity: Fidelity
+    start_s: float  # of the measured part
+    end_s: float
     measured: Window | None
     whole: Window | None  # from before the workers began until after they ended: the queues are empty at both ends
+
+    @property
+    def seconds(self) -> float:
+        """Return how long the measured part took."""
+        return self.end_s - self.start_s
 
 
 def checks(evidence: Evidence) -> list[Check]:
@@ -126,12 +133,13 @@ def checks(evidence: Evidence) -> list[Check]:
             value is None or value >= LEAST_FIDELITY,
             f"the bottleneck delivered {value or 0:.3f} of its rate while backlogged",
         ),
-        _sampling(evidence.links, evidence.network),
+        _sampling(evidence),
         Check("replicas", float(len(digests)), 1.0, len(digests) == 1, "the workers' models differ at the end"),
         _wire(evidence),
     ]
     if measured is None or evidence.whole is None:
         return [*found, Check("window", 0.0, None, False, "the measured part was too short for two snapshots of the counters")]
+    found.append(_snapshots(evidence, measured))
     found += [_waiting(measured, "vswitchd"), _waiting(measured, "delayline")]
     found += [_zero("socket drops", measured.growth("socket_drops"), "vswitchd's sockets dropped {:.0f} frames unseen by the queues")]
     found += [_zero("softnet drops", measured.growth("softnet_drops"), "the kernel's receive backlog dropped {:.0f} frames")]
@@ -145,16 +153,26 @@ def checks(evidence: Evidence) -> list[Check]:
     return found
 
 
-def _sampling(links: pd.DataFrame, network: Network) -> Check:
-    """Demand that the bottlenecks were looked at as often as planned: a recorder that was starved sees only the good moments."""
+def _snapshots(evidence: Evidence, measured: Window) -> Check:
+    """Demand that the counters were read up to both ends of the measured part."""
+    unseen_s = max(measured.first["mono_s"] - evidence.start_s, evidence.end_s - measured.last["mono_s"])
+    text = f"the emulator's counters were not read for {unseen_s:.1f} s of the measured part"
+    return Check("snapshots", unseen_s, MOST_UNSEEN_S, unseen_s <= MOST_UNSEEN_S, text)
+
+
+def _sampling(evidence: Evidence) -> Check:
+    """Demand that the bottlenecks were looked at as often as planned, from the first measured step to the last.
+
+    A recorder that was starved sees only the good moments, and one that died none of the rest.
+    """
+    links, planned_s = evidence.links, intervals_s(evidence.network)
     shares = [1.0]
-    for direction in network.directions():
-        spec = direction.spec
-        if direction.bottleneck and spec.rate_bps is not None and spec.queue_bytes is not None:
-            chosen = links[(links["link"] == direction.link) & (links["source"] == direction.source)]["mono_s"]
-            planned_hz = sum(1 / interval_s(True, queue.max_bps, queue.queue_bytes or 0) for queue in spec.queues())
-            wanted = float(chosen.max() - chosen.min()) * planned_hz if len(chosen) > 1 else math.inf
-            shares.append(len(chosen) / wanted)
+    for direction in evidence.network.directions():
+        fixed = direction.spec.queue_bytes is not None
+        if direction.bottleneck and fixed and planned_s.get(direction.name, COARSE_INTERVAL_S) < COARSE_INTERVAL_S:
+            taken = int(((links["link"] == direction.link) & (links["source"] == direction.source)).sum())
+            wanted = evidence.seconds / planned_s[direction.name] * len(direction.spec.queues())
+            shares.append(taken / wanted)
     share = min(shares)
     text = f"only {share:.0%} of the bottleneck's samples were taken in time"
     return Check("sampling", share, LEAST_SAMPLED, share >= LEAST_SAMPLED, text)

@@ -19,12 +19,12 @@ class Recorder:
     """The run's own sampler at work on a network."""
 
     def __init__(self, network: Any, folder: Path) -> None:
-        from testbed.emulation import sampler
+        from testbed.emulation import sampler, sampling
         from testbed.emulation.child import Child
 
         self._output = folder / "links.jsonl"
         self._child = Child("testbed.emulation.sampler", folder / "sampler.log")
-        self._child.tell(sampler.job(network.queues, str(self._output), str(network.board.path)))
+        self._child.tell(sampler.job(network.queues, sampling.intervals_s(network.description), str(self._output), str(network.board.path)))
         self.pid = self._child.pid
         time.sleep(0.5)
 

@@ -3,12 +3,12 @@
 Once a step, for every queue that the hop from this worker to the next crosses:
 (1) own = ring hops that cross the queue x what this worker sent, as all workers send about as much, x WIRE_FACTOR;
 (2) background = what the queue sent in the last WINDOW_S, or since the step before, less own;
-(3) available = configured rate - background, at least LEAST_SHARE of the rate;
+(3) available = configured rate - background, at most what the link's other classes leave, at least LEAST_SHARE of the rate;
 (4) backlog = what waits in the queue x the background's share of what it sent: our own bytes will be gone before we send again.
 The tightest queue counts, with its backlog.
 
 Acknowledgements of what other hops send the opposite way count as background: some percent of their rate. So does whatever is sent
-beside the exchange, as in evaluations. Other classes' queues of the same link do not.
+beside the exchange, as in evaluations.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class PathSensor:
         self._board_path, self._hop, self._clock = board_path, hop, clock
         self._board: Board | None = None
         self._meters: dict[int, _Background] = {}  # of the path's queues, by their number
+        self._beside: dict[int, list[int]] = {}  # of each, the queues of the same direction's other classes
         self._rescan_at = -math.inf
         self._own_bytes = 0
 
@@ -59,7 +60,7 @@ class PathSensor:
             return UNKNOWN
         try:
             return self._read()
-        except Exception:  # training must not end because the board is gone, cut or garbled: the next read opens it anew
+        except Exception:  # training must not end because the board is gone or garbled: the next read opens it anew
             self.close()
             return UNKNOWN
 
@@ -76,8 +77,12 @@ class PathSensor:
         now = self._clock()
         entries = {i: self._board.read(i) for i in self._meters} if now < self._rescan_at else {}
         if not entries or not all(self._is_crossed(entry) for entry in entries.values()):
-            entries = {i: entry for i, entry in enumerate(self._board.read_all()) if self._is_crossed(entry)}
+            everything = self._board.read_all()
+            entries = {i: entry for i, entry in enumerate(everything) if self._is_crossed(entry)}
             self._meters = {i: self._meters.get(i) or _Background() for i in entries}
+            self._beside = {
+                i: [j for j, other in enumerate(everything) if j != i and _share_a_link(entry, other)] for i, entry in entries.items()
+            }
             self._rescan_at = now + RESCAN_S
         readings = [entry.queue for entry in entries.values() if entry.queue is not None]
         if not entries or len(readings) < len(entries):
@@ -98,8 +103,20 @@ class PathSensor:
         assert entry.queue is not None
         queue, meter = entry.queue, self._meters[i]
         meter.update(queue.mono_s, queue.sent_bytes, self._own_bytes, own_share=entry.hops.bit_count() * WIRE_FACTOR)
-        available_bps = max(entry.configured_bps - meter.background_bps, LEAST_SHARE * entry.configured_bps)
-        return available_bps, meter.background_share * queue.backlog_bytes
+        left_bps = min(entry.configured_bps - meter.background_bps, self._left_by_others(i, entry))
+        return max(left_bps, LEAST_SHARE * entry.configured_bps), meter.background_share * queue.backlog_bytes
+
+    def _left_by_others(self, i: int, entry: Entry) -> float:
+        """Return what the other classes of the same direction leave of its rate: the most that any of its classes may take."""
+        assert self._board is not None
+        others = [self._board.read(j) for j in self._beside[i]]
+        rate_bps = max([entry.configured_bps, *(other.configured_bps for other in others)])
+        return rate_bps - sum(other.queue.rate_bps for other in others if other.queue is not None)
+
+
+def _share_a_link(entry: Entry, other: Entry) -> bool:
+    mine, theirs = entry.info, other.info
+    return (mine.link, mine.source, mine.target) == (theirs.link, theirs.source, theirs.target)
 
 
 class _Background:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, permutations
 
 import pytest
@@ -40,7 +41,10 @@ class Stage:
         self.network = two_spines()
         self.job = job(self.network, routing)
         self.reports: list[dict] = []
-        self.conductor = Conductor(self.job, lambda **message: self.reports.append(message))
+        self.put_off: list[tuple[float, Callable[[], None]]] = []
+        self.conductor = Conductor(
+            self.job, lambda **message: self.reports.append(message), lambda seconds, call: self.put_off.append((seconds, call))
+        )
         self.switches = {name: FakeSwitch(name, wiring.ports.values()) for name, wiring in self.job.switches.items()}
 
     def join(self, *names: str) -> None:
@@ -50,9 +54,22 @@ class Stage:
             self.conductor.groups_found(name, switch.groups)
 
     def acknowledge(self, *names: str) -> None:
-        for name in names or self.switches:
-            for number in range(self.switches[name].told + 1):
+        """Acknowledge everything, and what is told because of that."""
+        told: dict[str, int] = {}
+        while told != (told := {name: self.switches[name].told for name in names or self.switches}):
+            self.acknowledge_once(*names)
+
+    def acknowledge_once(self, *names: str) -> None:
+        told = {name: self.switches[name].told for name in names or self.switches}
+        for name, count in told.items():
+            for number in range(count + 1):
                 self.conductor.acknowledged(name, number)
+
+    def let_time_pass(self) -> None:
+        """Let every frame arrive that is under way, so that old rules are deleted."""
+        while self.put_off:
+            self.put_off.pop(0)[1]()
+            self.acknowledge()
 
     def set_port(self, switch: str, neighbour: str, up: bool) -> None:
         interface = self.job.switches[switch].ports[neighbour]
@@ -119,7 +136,7 @@ def test_installed_is_reported_once_when_every_switch_has_acknowledged(stage):
     stage.acknowledge()
     assert stage.events() == ["installed"]
     report = stage.last("installed")
-    assert report["switches"] == 4
+    assert (report["switches"], report["down"]) == (4, [])
     assert report["rules"] == sum(len(switch.flows) for switch in stage.switches.values())
     assert report["seconds"] >= 0
 
@@ -138,6 +155,7 @@ def test_links_found_down_at_the_start_are_reported_and_not_used(stage):
     stage.join()
     stage.acknowledge()
     assert stage.events() == ["link_down", "installed"]
+    assert stage.last("installed")["down"] == ["fabric-l1-p1"]
     assert {path[2] for path in stage.walks() if len(path) == 5} == {"p2"}
 
 
@@ -169,6 +187,7 @@ def test_paths_come_back_with_the_link_and_old_rules_are_gone(installed):
         installed.set_port("l1", spine, up)
         installed.set_port(spine, "l1", up)
         installed.acknowledge()
+    installed.let_time_pass()
     assert installed.events() == ["link_down", "rerouted", "link_up", "rerouted"]
     assert installed.walks() == before
     assert {name: switch.flows for name, switch in installed.switches.items()} == tables
@@ -178,8 +197,10 @@ def test_only_switches_with_something_to_change_are_told(installed):
     spine = a_spine(installed)
     other = {"p1": "p2", "p2": "p1"}[spine]
     installed.set_port("l1", spine, up=False)
-    assert {name for name, switch in installed.switches.items() if switch.told > 1} == {"l1", "l2", spine, other}
     installed.acknowledge()
+    assert {name for name, switch in installed.switches.items() if switch.told > 1} == {"l1", "l2", other}
+    installed.let_time_pass()
+    assert {name for name, switch in installed.switches.items() if switch.told > 1} == {"l1", "l2", spine, other}
     told = {name: switch.told for name, switch in installed.switches.items()}
     installed.set_port(spine, "l1", up=False)
     assert {name: switch.told for name, switch in installed.switches.items()} == told
@@ -189,6 +210,7 @@ def test_what_cannot_be_reached_is_said_and_comes_back(installed):
     installed.set_port("l2", "h3", up=False)
     installed.acknowledge()
     assert installed.last("rerouted")["unreachable"] == [("h1", "h3"), ("h2", "h3"), ("h3", "h4")]
+    installed.let_time_pass()
     assert installed.walk("h1", "h3") is None
     installed.set_port("l2", "h3", up=True)
     installed.acknowledge()
@@ -196,10 +218,15 @@ def test_what_cannot_be_reached_is_said_and_comes_back(installed):
     assert len(installed.walks()) == 12
 
 
-def test_a_second_change_does_not_wait_for_the_first_and_none_is_lost(installed):
+def test_changes_that_come_while_one_is_under_way_are_made_after_it_and_none_is_lost(installed):
     installed.set_port("l1", "p1", up=False)
+    told = {name: switch.told for name, switch in installed.switches.items()}
     installed.set_port("l2", "p1", up=False)
+    installed.conductor.pin(3, ["h1", "l1", "p2", "l2", "h3"])
+    assert {name: switch.told for name, switch in installed.switches.items()} == told
     installed.acknowledge()
+    assert installed.events()[2:] == ["rerouted", "rerouted", "pinned"]
+    assert [len(message["paths"]) for message in installed.reports[2:]] == [12, 12, 12]
     assert installed.events().count("rerouted") == 2
     assert not any("p1" in path for path in installed.walks())
     assert installed.reports[-1]["paths"] == installed.walks()
@@ -210,7 +237,7 @@ def test_a_pin_sends_its_pair_both_ways_and_no_other_elsewhere(installed):
     pin = ["h1", "l1", {"p1": "p2", "p2": "p1"}[a_spine(installed)], "l2", "h3"]
     installed.conductor.pin(7, pin)
     installed.acknowledge()
-    assert installed.reports == [{"event": "pinned", "id": 7, "error": None, "paths": installed.walks()}]
+    assert installed.reports == [{"event": "pinned", "id": 7, "path": pin, "error": None, "paths": installed.walks()}]
     after = {(path[0], path[-1]): path for path in installed.walks()}
     assert after == before | {("h1", "h3"): pin, ("h3", "h1"): pin[::-1]}
 
@@ -225,9 +252,53 @@ def test_a_later_pin_of_the_pair_replaces_the_earlier_one(installed):
 def test_a_pin_outlives_the_failure_of_its_path(installed):
     installed.conductor.pin(1, ["h1", "l1", "p1", "l2", "h3"])
     installed.set_port("l1", "p1", up=False)
+    installed.acknowledge()
     assert installed.walk("h1", "h3")[2] == "p2"
     installed.set_port("l1", "p1", up=True)
+    installed.acknowledge()
     assert installed.walk("h1", "h3")[2] == "p1"
+
+
+def test_a_pin_over_a_link_that_is_down_is_accepted_with_a_note(installed):
+    pin = ["h1", "l1", "p1", "l2", "h3"]
+    installed.set_port("l1", "p1", up=False)
+    installed.acknowledge()
+    installed.conductor.pin(1, pin)
+    installed.acknowledge()
+    answer = installed.reports[-1]
+    assert (answer["error"], answer["path"], answer["note"]) == (None, pin, "accepted, but not in force: fabric-l1-p1 is down")
+    assert installed.walk("h1", "h3")[2] == "p2"
+    installed.set_port("l2", "p1", up=False)
+    installed.acknowledge()
+    installed.conductor.pin(2, pin)
+    installed.acknowledge()
+    assert installed.reports[-1]["note"] == "accepted, but not in force: fabric-l1-p1 and fabric-l2-p1 are down"
+
+
+def test_a_pin_that_was_overtaken_by_another_says_so(installed):
+    spine = a_spine(installed)
+    other = {"p1": "p2", "p2": "p1"}[spine]
+    installed.conductor.pin(0, ["h1", "l1", other, "l2", "h3"])
+    installed.conductor.pin(1, ["h1", "l1", spine, "l2", "h3"])
+    installed.conductor.pin(2, ["h1", "l1", other, "l2", "h3"])
+    installed.acknowledge()
+    overtaken = "accepted, but not in force: the pair has been pinned anew"
+    assert [message.get("note") for message in installed.reports] == [None, overtaken, None]
+
+
+def test_a_pin_whose_link_came_up_only_after_its_update_was_begun_says_so(installed):
+    spine = a_spine(installed)
+    other = {"p1": "p2", "p2": "p1"}[spine]
+    installed.conductor.pin(0, ["h1", "l1", other, "l2", "h3"])  # the others wait for this one, and are begun together
+    installed.conductor.pin(1, ["h1", "l1", spine, "l2", "h3"])
+    installed.set_port("l1", "p1", up=False)
+    installed.conductor.pin(2, ["h2", "l1", "p1", "l2", "h4"])
+    while "pinned" not in installed.events():
+        installed.acknowledge_once()
+    installed.set_port("l1", "p1", up=True)
+    installed.acknowledge()
+    assert installed.last("pinned")["note"] == "accepted, but not in force: a link of it has only just come up"
+    assert installed.walk("h2", "h4")[2] == "p1"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +315,7 @@ def test_a_pin_that_cannot_be_is_answered_with_the_reason_and_changes_nothing(in
     before = installed.walks()
     installed.conductor.pin(8, path)
     (answer,) = installed.reports
-    assert (answer["event"], answer["id"], answer["paths"]) == ("pinned", 8, before)
+    assert (answer["event"], answer["id"], answer["path"], answer["paths"]) == ("pinned", 8, path, before)
     assert why in answer["error"]
     assert all(switch.told == 1 for switch in installed.switches.values())
 
@@ -256,6 +327,7 @@ def test_a_switch_that_leaves_holds_up_nobody_else(installed):
             installed.acknowledge(name)
     assert "rerouted" not in installed.events()
     installed.conductor.left("l2")
+    installed.acknowledge("l1", "p1", "p2")
     assert installed.events() == ["link_down", "switch_left", "rerouted"]
 
 
@@ -295,6 +367,8 @@ def test_a_link_that_failed_while_its_switch_was_away_is_found_when_it_is_back(i
 def test_a_port_that_was_made_anew_is_used_by_its_new_number(installed):
     interface = installed.job.switches["l1"].ports["h1"]
     installed.conductor.port_changed("l1", interface, None, at=0.0)
+    installed.acknowledge()
+    installed.let_time_pass()
     assert installed.walk("h1", "h2") is None
     installed.switches["l1"].ports[interface] = Port(17, up=True)
     installed.conductor.port_changed("l1", interface, Port(17, up=True), at=0.0)
@@ -317,5 +391,6 @@ def test_groups_spread_tcp_and_shrink_with_their_links():
     assert len(stage.switches["l1"].groups) == 1
     stage.set_port("l1", "p1", up=False)
     stage.acknowledge()
+    stage.let_time_pass()
     assert stage.switches["l1"].groups == set()
     assert not any(isinstance(flow.action, Group) for flow in stage.switches["l1"].flows.values())

@@ -13,13 +13,13 @@ HOSTS = {"h1": HostAddress("02:00:00:00:00:01", "10.0.0.1"), "h3": HostAddress("
 
 
 def test_a_path_rule_matches_port_and_both_addresses():
-    rule = Forward("l1", "h1", "h3", "h1", ("p1",), tcp_only=False, priority=100)
+    rule = Forward("l1", "h1", "h3", "h1", ("p1",), tcp_only=False, priority=100, distance=0)
     match = Match(100, in_port=1, eth_src="02:00:00:00:00:01", eth_dst="02:00:00:00:00:03")
     assert flow(rule, PORTS, HOSTS) == Flow(match, Output(3))
 
 
 def test_several_next_hops_are_a_group_of_their_ports():
-    rule = Forward("l1", None, "h3", None, ("p1", "p2"), tcp_only=True, priority=200)
+    rule = Forward("l1", None, "h3", None, ("p1", "p2"), tcp_only=True, priority=200, distance=0)
     match = Match(200, eth_dst="02:00:00:00:00:03", tcp_only=True)
     assert flow(rule, PORTS, HOSTS) == Flow(match, Group(group_number(("p1", "p2")), (2, 3)))
 
@@ -37,4 +37,4 @@ def test_an_arp_rule_matches_the_address_asked_for():
 
 def test_a_rule_over_a_port_that_is_not_there_is_a_fault():
     with pytest.raises(KeyError):
-        flow(Forward("l1", "h1", "h3", "h1", ("p3",), tcp_only=False, priority=100), PORTS, HOSTS)
+        flow(Forward("l1", "h1", "h3", "h1", ("p3",), tcp_only=False, priority=100, distance=0), PORTS, HOSTS)

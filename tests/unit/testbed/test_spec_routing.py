@@ -65,7 +65,12 @@ def test_paths_are_spread_unless_told_otherwise(experiment):
     assert routed.routing.policy(3) == RoutingPolicy("groups", 3, (PIN,))
 
 
-@pytest.mark.parametrize("kind", ["shortest", "ecmp", "groups"])
+def test_the_paths_of_tcp_by_select_groups_are_not_known_before_it_takes_them(experiment):
+    one = experiment("routing: {kind: groups}\n")
+    assert one.network(1) == one.topology.network()
+
+
+@pytest.mark.parametrize("kind", ["shortest", "ecmp"])
 def test_every_pair_has_a_route_over_links_that_there_are(experiment, kind):
     one = experiment(f"routing: {{kind: {kind}}}\n")
     network = one.network(1)

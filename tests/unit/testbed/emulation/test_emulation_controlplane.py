@@ -37,8 +37,12 @@ class Controller:
         self.said = []  # one list for each time that it is heard
         self.ended = False
 
-    def tell(self, message):
-        if self.ended:
+    def kill(self):
+        self.ended = True
+
+    def tell(self, message, timeout_s=20.0):
+        if self.ended or self.stage.next_ends:
+            self.stage.next_ends, self.ended = False, True
             raise ChildEnded("controller ended with code 1")
         self.told.append(json.loads(json.dumps(message)))
         self.stage.happened.append(f"told a {next(iter(message))}")
@@ -63,6 +67,7 @@ class Stage:
         self.controllers = []
         self.happened = []
         self.now_s = 50.0
+        self.next_ends = False  # whoever is told something next
 
     def start(self, module, log):
         self.controllers.append(Controller(self, module, log))
@@ -231,7 +236,7 @@ def test_a_pin_while_the_controller_is_gone_is_answered_as_unavailable_once_and_
     lose(stage)
     control.pin(4, BY_P2)
     unavailable, lost = control.poll()
-    assert unavailable == {"event": "pinned", "id": 4, "error": "the controller was lost", "unavailable": True}
+    assert unavailable == {"event": "pinned", "id": 4, "error": "the controller does not answer just now", "unavailable": True}
     assert lost["event"] == "controller_lost"
     assert control.paths == [BY_P1, BY_P1[::-1]]
     assert control.poll() == []
@@ -245,3 +250,36 @@ def test_after_that_a_pin_is_asked_of_the_successor(stage, control):
     control.pin(5, BY_P2)
     assert stage.controllers[1].told[1:] == [{"pin": {"id": 5, "path": BY_P2}}]
     assert control.poll() == []
+
+
+def test_a_pin_that_was_granted_with_the_controllers_last_words_is_known_to_the_successor(stage, control):
+    control.pin(1, BY_P2)
+    stage.controllers[0].said = [[{"event": "pinned", "id": 1, "error": None, "paths": []}]]
+    assert pins_told_to_the_next(stage, control) == [BY_P2]
+
+
+def test_signs_of_life_are_not_passed_on_and_a_controller_without_any_is_replaced(stage, control):
+    for _ in range(5):
+        stage.controllers[0].said = [[{"event": "alive"}]]
+        assert control.poll() == []
+        stage.now_s += controlplane.SILENT_S - 1
+    stage.now_s += 2
+    (lost,) = control.poll()
+    assert lost == {"event": "controller_lost", "text": "the controller said nothing for 10 s and was killed", "generation": 1}
+    assert control.pid == stage.controllers[1].pid
+    stage.now_s += 1000  # the successor's time is counted from when somebody listens
+    assert control.poll() == []
+
+
+def test_no_more_than_some_pins_wait_for_an_answer(stage, control):
+    for number in range(10):
+        control.pin(number, BY_P2)
+    assert [message["id"] for message in control.poll() if message.get("unavailable")] == [8, 9]
+    assert len(stage.controllers[0].told) == 1 + 8
+
+
+def test_a_successor_that_is_lost_while_it_is_told_its_job_is_replaced_too(stage, control):
+    lose(stage)
+    stage.next_ends = True
+    assert [message["generation"] for message in control.poll()] == [1, 2]
+    assert stage.controllers[2].told[0]["job"]["generation"] == 2

@@ -114,8 +114,19 @@ def test_a_pin_that_is_granted_has_no_objection(live, sandbox):
 
 
 def test_a_pin_that_is_refused_has_the_controllers_objection(live, sandbox):
-    sandbox.answer = lambda number: live.hear(pinned(number, "no link joins them", paths=[PATH]))
-    assert live.pin(["h1", "h2"]) == "no link joins them"
+    sandbox.answer = lambda number: live.hear(pinned(number, "not today", paths=[PATH]))
+    assert live.pin(PATH) == "not today"
+
+
+def test_a_pin_that_is_no_path_is_refused_without_asking(live, sandbox):
+    assert live.pin(["h1", "h2"]) == "the path goes from h1 to h2, but no link joins them"
+    assert sandbox.asked == []
+
+
+def test_a_new_controller_tells_which_links_are_down_now(live):
+    live.hear({"event": "link_down", "link": "bottleneck"})
+    live.hear({"event": "installed", "paths": [PATH], "down": ["access-h1"]})
+    assert live.topology()["down"] == ["access-h1"]
 
 
 def test_a_pin_that_is_not_answered_is_given_up_after_a_while(live, sandbox):
@@ -162,8 +173,8 @@ def test_pins_that_wait_at_the_same_time_get_each_its_own_answer(live, sandbox, 
     sandbox.answer = asked.put
     answers = {}
     threads = []
-    for name in ("first", "second"):
-        threads.append(threading.Thread(target=lambda name=name: answers.__setitem__(name, live.pin([name])), daemon=True))
+    for path in (PATH, PATH[::-1]):
+        threads.append(threading.Thread(target=lambda path=path: answers.__setitem__(path[0], live.pin(path)), daemon=True))
         threads[-1].start()
     numbers = {asked.get(timeout=20) for _ in threads}
     paths = {request["pin"]["id"]: request["pin"]["path"][0] for request in sandbox.asked}
@@ -171,7 +182,7 @@ def test_pins_that_wait_at_the_same_time_get_each_its_own_answer(live, sandbox, 
         live.hear(pinned(number, f"no to the {paths[number]}"))
     for thread in threads:
         thread.join(20)
-    assert answers == {"first": "no to the first", "second": "no to the second"}
+    assert answers == {"h1": "no to the h1", "h2": "no to the h2"}
 
 
 def test_the_api_can_ask_it_everything(live, sandbox):

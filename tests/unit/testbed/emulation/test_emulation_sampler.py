@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from controller.board import Board, OpenFlowReading, QueueInfo, QueueReading
 from controller.queues import MOST_AT_ONCE, QueueSample, Readings
+from controller.routing import RoutingPolicy, compute_paths
 from testbed.emulation import sampler
 from testbed.emulation.network import Queue
 from testbed.emulation.sampler import UNCERTAINTY_S, Batch, Recorded, job, line, rounds
-from testbed.emulation.sampling import RecentRates, interval_s, next_tick
+from testbed.emulation.sampling import RecentRates, fine_interval_s, intervals_s, next_tick
 from testbed.record import LINK_COLUMNS
-from topologies import Direction, LinkSpec, QueueClass
+from topologies import Direction, LinkSpec, QueueClass, dumbbell, leafspine
+from topologies.load import ring_hops
 
 rates = st.floats(1e4, 1e11)
 limits = st.integers(0, 10**9)
@@ -26,27 +28,49 @@ limits = st.integers(0, 10**9)
 
 @given(rates, limits)
 def test_a_bottleneck_is_sampled_every_one_to_five_milliseconds(rate_bps, queue_bytes):
-    assert 0.001 <= interval_s(True, rate_bps, queue_bytes) <= 0.005
+    assert 0.001 <= fine_interval_s(rate_bps, queue_bytes) <= 0.005
 
 
 @given(rates, limits)
 def test_a_full_bottleneck_queue_cannot_empty_between_two_samples_unless_it_drains_in_three_milliseconds(rate_bps, queue_bytes):
     drains_in_s = queue_bytes * 8 / rate_bps
-    assert interval_s(True, rate_bps, queue_bytes) <= max(0.001, drains_in_s / 3)
+    assert fine_interval_s(rate_bps, queue_bytes) <= max(0.001, drains_in_s / 3)
 
 
 @given(rates, limits, limits)
 def test_a_larger_queue_is_never_sampled_more_often(rate_bps, one, other):
-    assert interval_s(True, rate_bps, min(one, other)) <= interval_s(True, rate_bps, max(one, other))
+    assert fine_interval_s(rate_bps, min(one, other)) <= fine_interval_s(rate_bps, max(one, other))
 
 
-@given(rates, limits)
-def test_other_queues_are_sampled_fifty_times_a_second(rate_bps, queue_bytes):
-    assert interval_s(False, rate_bps, queue_bytes) == 0.02
+@given(rates)
+def test_other_queues_are_sampled_fifty_times_a_second(rate_bps):
+    network = dumbbell(4, LinkSpec(rate_bps / 2), LinkSpec(rate_bps)).with_queues_fixed(1500)
+    planned = intervals_s(network)
+    assert {planned[direction.name] for direction in network.directions() if not direction.bottleneck} == {0.02}
+    assert {planned[direction.name] for direction in network.directions() if direction.bottleneck} < {0.02} | {
+        fine_interval_s(rate_bps / 2, 10 * 1514)
+    }
+
+
+def test_of_a_fabric_only_what_the_ring_crosses_is_sampled_finely():
+    network = leafspine(4, 2, 4, LinkSpec(10e6), LinkSpec(50e6)).with_queues_fixed(1500)
+    routed = network.with_routes(compute_paths(network, RoutingPolicy()).values())
+    crossed = {direction.name for path in ring_hops(routed) for direction in path if direction.bottleneck}
+    planned = intervals_s(routed)
+    assert {name for name, interval_s in planned.items() if interval_s < 0.02} == crossed
+    assert 0 < len(crossed) < 16
+
+
+def test_many_bottlenecks_together_cost_no_more_than_some():
+    network = leafspine(32, 16, 4, LinkSpec(10e6), LinkSpec(50e6)).with_queues_fixed(1500)
+    planned = intervals_s(network)  # no routes: every link of the fabric is a bottleneck
+    fine = [planned[direction.name] for direction in network.directions() if direction.bottleneck]
+    assert len(fine) == 128
+    assert sum(1 / interval_s for interval_s in fine) == pytest.approx(2000)
 
 
 def test_a_queue_of_nine_milliseconds_is_sampled_every_three():
-    assert interval_s(True, 8e6, 9000) == pytest.approx(0.003)
+    assert fine_interval_s(8e6, 9000) == pytest.approx(0.003)
 
 
 @given(st.floats(0.0, 1e6), st.floats(0.001, 1.0), st.floats(0.0, 10.0))
@@ -102,11 +126,12 @@ def test_every_queue_is_sampled_in_its_namespace_under_its_number_on_the_board()
     shared = Direction("bottleneck", "s1", "s2", LinkSpec(8e6, queue_bytes=9000, classes=classes), bottleneck=True)
     uplink = Direction("access-h1", "h1", "s1", SPEC, bottleneck=False)
     queues = [Queue(shared, "s1-eth1", None, one, number) for number, one in enumerate(shared.spec.queues())]
-    order = job([*queues, Queue(uplink, "h1-eth0", 123, SPEC.queues()[0], 0)], "links.jsonl", "board.bin")
+    planned = {shared.name: 0.003, uplink.name: 0.02}
+    order = job([*queues, Queue(uplink, "h1-eth0", 123, SPEC.queues()[0], 0)], planned, "links.jsonl", "board.bin")
     assert (order["output"], order["board"]) == ("links.jsonl", "board.bin")
     assert [(q["index"], q["interface"], q["handle"], q["namespace_pid"], q["interval_s"]) for q in order["queues"]] == [
-        (0, "s1-eth1", 0x10, None, interval_s(True, 8e6, 9000)),
-        (1, "s1-eth1", 0x11, None, interval_s(True, 4e6, 6000)),
+        (0, "s1-eth1", 0x10, None, 0.003),
+        (1, "s1-eth1", 0x11, None, 0.003),
         (2, "h1-eth0", 0x10, 123, 0.02),
     ]
     told = [tuple(q[key] for key in ("link", "source", "target", "queue", "rate_bps", "queue_bytes")) for q in order["queues"]]

@@ -65,7 +65,7 @@ class Finished:
 
     def checks(self, measured: bool = True) -> dict:
         windows = (Window(self.first, self.last) if measured else None), Window(self.before, self.after)
-        found = checks(Evidence(self.network, 1500, self.steps, self.links, self.links, self.workers, self.fidelity, *windows))
+        found = checks(Evidence(self.network, 1500, self.steps, self.links, self.links, self.workers, self.fidelity, 10.0, 20.0, *windows))
         assert len({check.name for check in found}) == len(found)
         return {check.name: check for check in found}
 
@@ -88,6 +88,7 @@ def test_a_faithful_run_passes_every_check(run):
         "sampling",
         "replicas",
         "bytes on the wire",
+        "snapshots",
         "vswitchd waiting",
         "delayline waiting",
         "socket drops",
@@ -247,13 +248,31 @@ def test_a_probe_that_the_receiver_had_already_explains_one_retransmission_not_t
 
 @pytest.mark.parametrize(("kept", "ok"), [(1.0, True), (0.95, True), (0.8, False)])
 def test_a_recorder_that_was_starved_makes_the_run_invalid(run, monkeypatch, kept, ok):
-    monkeypatch.setattr(validity, "interval_s", lambda bottleneck, rate_bps, queue_bytes: 0.005)
+    monkeypatch.setattr(validity, "intervals_s", lambda network: dict.fromkeys((FORWARD, BACKWARD), 0.005))
     moments = np.arange(10.0, 20.0, 0.005)
     moments = moments[np.linspace(0, len(moments) - 1, int(kept * len(moments))).astype(int)]
     rows = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "link": "bottleneck", "dropped_packets": 0}
     run.links = pd.concat([pd.DataFrame({**rows, "mono_s": moments, "source": source}) for source in ("s1", "s2")])
     run.network = NETWORK.with_queues_fixed(1500)
     assert run.checks()["sampling"].ok is ok
+
+
+def test_a_recorder_that_died_makes_the_run_invalid(run, monkeypatch):
+    monkeypatch.setattr(validity, "intervals_s", lambda network: dict.fromkeys((FORWARD, BACKWARD), 0.005))
+    rows = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "link": "bottleneck", "dropped_packets": 0}
+    early = np.arange(10.0, 12.0, 0.005)
+    run.links = pd.concat([pd.DataFrame({**rows, "mono_s": early, "source": source}) for source in ("s1", "s2")])
+    run.network = NETWORK.with_queues_fixed(1500)
+    assert run.checks()["sampling"].value == pytest.approx(0.2)
+    assert not run.checks()["sampling"].ok
+
+
+@pytest.mark.parametrize("end", ["first", "last"])
+def test_counters_that_were_not_read_at_either_end_make_the_run_invalid(run, end):
+    assert run.checks()["snapshots"].ok
+    snapshot = getattr(run, end)
+    snapshot["mono_s"] += 3.0 if end == "first" else -3.0
+    assert "snapshots" in run.failed()
 
 
 def test_loss_asked_for_explains_retransmissions(run):
@@ -382,7 +401,7 @@ def test_drops_are_counted_for_each_class_by_itself(run):
 
 @pytest.mark.parametrize(("queues", "share"), [(("training", "background"), 1.0), (("training",), 0.5)])
 def test_each_class_must_be_sampled_as_often_as_planned(run, monkeypatch, queues, share):
-    monkeypatch.setattr(validity, "interval_s", lambda bottleneck, rate_bps, queue_bytes: 0.005)
+    monkeypatch.setattr(validity, "intervals_s", lambda network: dict.fromkeys((FORWARD, BACKWARD), 0.005))
     moments = np.arange(10.0, 20.0, 0.005)
     tables = [of_class(one, 0.1, 0, moments).assign(dropped_packets=0) for one in CLASSES if one.name in queues]
     run.links = pd.concat([*tables, *(table.assign(source="s2") for table in tables)])
