@@ -1,7 +1,9 @@
 """Did the emulated queues really serve at their configured rate? Pure arithmetic on queue samples.
 
-Fidelity = delivered / configured over the time a queue was backlogged. An interval between two samples counts only if
-the backlog at its start could fill it (backlog >= rate x dt): then the queue cannot have run empty in it.
+Fidelity = delivered / configured over the time a queue was backlogged. An interval between two samples is backlogged if
+the backlog at its start could fill it (backlog >= rate x dt): then the queue cannot have run empty in it. Only runs of such
+intervals count: one alone holds a few frames, and a backlog just over the bar is seen right before a frame leaves more often
+than right after. A backlog also means that the token bucket is spent, so its first burst is before the run.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ import numpy.typing as npt
 
 WINDOW_S = 1.0
 LEAST_BACKLOGGED_S = 0.1  # less backlogged time than this is a handful of frames, and says nothing
+LEAST_RUN_S = 0.01  # a shorter run of backlogged intervals, or one of fewer bytes, is mostly the frames at its ends
+LEAST_RUN_BYTES = 12_000
+MOST_PLAUSIBLE = 1.05  # what is above is served too fast
 LEAST_WINDOW_COVERAGE = 0.2  # a window with less backlogged time than this says little and is not "the worst"
 
 Floats = npt.NDArray[np.float64]
@@ -51,9 +56,11 @@ def worst_of(queues: list[Fidelity]) -> Fidelity:
     coverage = sum(queue.coverage for queue in queues) / len(queues) if queues else 0.0
     if not judged:
         return Fidelity(None, coverage, None)
-    worst = max(judged, key=lambda queue: abs((queue.value or 0.0) - 1))
+    values = [queue.value for queue in judged if queue.value is not None]
+    # Too slow goes before too fast: the lowest, unless all are fast enough and one is implausibly so.
+    worst = max(values) if min(values) >= 1 - (MOST_PLAUSIBLE - 1) and max(values) > MOST_PLAUSIBLE else min(values)
     seconds = [queue.worst_second for queue in judged if queue.worst_second is not None]
-    return Fidelity(worst.value, coverage, min(seconds, default=None))
+    return Fidelity(worst, coverage, min(seconds, default=None))
 
 
 def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps: Floats) -> _Intervals:
@@ -61,9 +68,21 @@ def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_
     delivered_bits = np.diff(sent_bytes) * 8.0
     configured_bits = rate_bps[:-1] * seconds
     # An interval across a change of rate belongs to neither rate.
-    counted = (backlog_bytes[:-1] * 8.0 >= configured_bits) & (np.diff(rate_bps) == 0) & (seconds > 0)
+    counted = (backlog_bytes[:-1] * 8.0 >= configured_bits) & (np.diff(rate_bps) == 0) & (seconds >= 0)
+    counted = _in_long_runs(counted, seconds, configured_bits) & (seconds > 0)
     total_s = float(time_s[-1] - time_s[0]) if len(time_s) else 0.0
     return _Intervals(time_s[:-1][counted], seconds[counted], delivered_bits[counted], configured_bits[counted], total_s)
+
+
+def _in_long_runs(counted: npt.NDArray[np.bool_], seconds: Floats, configured_bits: Floats) -> npt.NDArray[np.bool_]:
+    """Leave only the intervals of maximal runs that are long enough to judge by; how much they delivered must not choose them."""
+    if not counted.any():
+        return counted
+    number = np.cumsum(np.diff(counted, prepend=False))  # one more at each start and each end of a run
+    long = np.bincount(number, seconds) >= LEAST_RUN_S
+    long &= np.bincount(number, configured_bits) >= LEAST_RUN_BYTES * 8.0
+    kept: npt.NDArray[np.bool_] = counted & long[number]
+    return kept
 
 
 def _judge(queue: _Intervals) -> Fidelity:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -91,8 +92,6 @@ def rate_step(scheme: str, before_bps: float, after_bps: float, steps: int) -> d
 
 def telemetry_lost(scheme: str, steps: int) -> dict[str, Any]:
     """Stop the sampler for three seconds in the middle of a run."""
-    import signal
-
     inside = _inside(scheme, 10e6, {"steps": steps})
 
     def pause() -> None:
@@ -127,3 +126,32 @@ def competing(scheme: str, rate_bps: float, seconds: float, flows: int) -> dict[
         "ratio": sum(row["ratio"] for row in rows) / len(rows),
         "events": [event["text"] for event in _rows(inside, "events-0.jsonl") if event["kind"] == "policy_source"],
     }
+
+
+def controller_hangs() -> dict[str, Any]:
+    """Stop the controller in mid-run and ask it for more than its pipe holds; the run must end all the same, with a new one."""
+    inside = _inside("none", 20e6, {"seconds": 14})
+    first = inside.network.control.pid
+
+    def hang() -> None:
+        os.kill(first, signal.SIGSTOP)
+        for number in range(20):
+            inside.network.control.pin(number, ["h1", "s1", "s2", "h3"])
+
+    thread = _at_step(inside, 2, hang)
+    code = inside.run()
+    thread.join()
+    return {"code": code, "replaced": inside.network.control.pid != first}
+
+
+def sampler_dies() -> dict[str, Any]:
+    """Kill the sampler in mid-run."""
+    inside = _inside("none", 20e6, {"seconds": 10})
+    thread = _at_step(inside, 2, lambda: os.kill(inside.sampler.pid, signal.SIGKILL))
+    try:
+        inside.run()
+    except RuntimeError as fault:
+        return {"fault": str(fault)}
+    finally:
+        thread.join()
+    return {"fault": ""}

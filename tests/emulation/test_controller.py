@@ -55,3 +55,11 @@ def test_select_groups_spread_tcp_connections_and_leave_the_rest_on_its_path():
     assert len(seen["shares"]) == 4
     assert max(seen["shares"].values()) < 0.35
     assert seen["pings"] == 20
+
+
+def test_a_controller_that_hangs_is_replaced_and_the_run_goes_on():
+    assert play("controller_hangs", room="live_runs") == {"code": 0, "replaced": True}
+
+
+def test_a_sampler_that_dies_ends_the_run_with_its_reason():
+    assert play("sampler_dies", room="live_runs") == {"fault": "testbed.emulation.sampler was killed by signal 9"}

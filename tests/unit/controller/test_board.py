@@ -87,6 +87,17 @@ def test_every_counter_of_a_queue_comes_back_whole_and_in_its_place(tmp_path_fac
     board.close()
 
 
+counted = st.one_of(st.none(), st.integers(0, 2**64 - 2))
+
+
+@given(st.builds(OpenFlowReading, numbers, counted, counted, counted, counted, counted, counted, counted))
+def test_every_openflow_counter_comes_back_and_what_is_not_counted_stays_unknown(tmp_path_factory, reading):
+    board = Board.create(tmp_path_factory.mktemp("board") / "board.bin", [FORWARD], [1e6])
+    board.write_openflow(0, reading)
+    assert board.read(0).openflow == reading
+    board.close()
+
+
 def test_every_bit_of_the_hops_comes_back_and_more_are_refused(board):
     for mask in (1, 1 << (HOP_BITS - 1), (1 << HOP_BITS) - 1, 0):
         board.set_hops(0, mask)

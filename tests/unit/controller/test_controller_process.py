@@ -19,6 +19,7 @@ from controller.board import Board, QueueInfo
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 30
+DELETE_STRICT = 4  # OpenFlow's command
 
 
 def free_port() -> int:
@@ -56,7 +57,12 @@ class Process:
             self.switches[name] = OpenFlowSwitch(self.job.listen_port, wiring.dpid, wiring.ports.values())
 
     def hear(self) -> dict | None:
-        """Return the next message; None at the end."""
+        """Return the next message that is not its heartbeat; None at the end."""
+        while (message := self.hear_anything()) == {"event": "alive"}:
+            pass
+        return message
+
+    def hear_anything(self) -> dict | None:
         assert select.select([self.process.stdout], [], [], PATIENCE_S)[0], "the controller says nothing"
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
@@ -128,6 +134,30 @@ def test_it_installs_reroutes_pins_and_takes_back_a_switch(controller):
     controller.process.stdin.close()
     assert controller.hear() is None
     assert controller.process.wait(PATIENCE_S) == 0
+
+
+def test_it_says_once_a_second_that_it_is_alive_even_before_a_switch_comes_and_without_a_board(controller):
+    controller.start(board=None)
+    assert controller.hear_anything() == {"event": "listening"}
+    assert controller.hear_anything() == {"event": "alive"}
+    began = time.monotonic()
+    assert [controller.hear_anything() for _ in range(2)] == [{"event": "alive"}] * 2
+    assert 1.5 < time.monotonic() - began < 4
+
+
+def test_what_is_not_wanted_any_more_is_deleted_a_moment_after_the_new_paths_are_in_force(controller):
+    installed = controller.install()
+    spine = next(path[2] for path in installed["paths"] if (path[0], path[-1]) == ("h1", "h3"))
+    other = {"p1": "p2", "p2": "p1"}[spine]
+    controller.tell({"pin": {"id": 1, "path": ["h1", "l1", other, "l2", "h3"]}})
+    began = time.monotonic()
+    assert controller.hear()["event"] == "pinned"
+    deletions = 0
+    while deletions < 2:  # one rule of each direction
+        assert time.monotonic() - began < PATIENCE_S
+        time.sleep(0.02)
+        deletions = sum(message[25] == DELETE_STRICT for message in controller.switches[spine].flow_mods)
+    assert time.monotonic() - began > 0.4
 
 
 def test_a_successor_deletes_by_the_cookies_of_its_predecessors(controller):

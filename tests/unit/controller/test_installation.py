@@ -75,9 +75,65 @@ def test_a_switch_that_comes_back_is_told_everything_and_loses_what_is_not_wante
     assert (change.new_groups, change.changed_groups, change.obsolete_groups) == ((), (Group(7, (1, 2)),), (9,))
 
 
+def updated(table: Table, flows: list[Flow], number: int) -> bool:
+    table.prepare(flows)
+    table.add(flows)
+    return table.retire(flows, number)
+
+
+def test_an_update_deletes_nothing_until_it_is_swept():
+    table = Table()
+    table.change_to([to(1), to(1, target=2)])
+    table.prepare([to(2), to(1, target=3)])
+    assert table.add([to(2)]) == Change(flows=(to(2),))
+    assert table.add([to(1, target=3)]) == Change(flows=(to(1, target=3),))
+    assert table.retire([to(2), to(1, target=3)], 1)
+    assert table.sweep(1) == Change(obsolete_flows=(to(1, target=2).match,))
+    assert not table.sweep(1)
+
+
+def test_an_update_that_changes_nothing_tells_and_retires_nothing():
+    table = Table()
+    table.change_to([to(1), by(Group(7, (1, 2)))])
+    assert not table.add([to(1), by(Group(7, (1, 2)))])
+    assert not table.retire([to(1), by(Group(7, (1, 2)))], 1)
+
+
+@pytest.mark.parametrize(("before", "after"), [(300, 100), (100, 300)])
+def test_a_flow_for_the_same_frames_by_another_priority_gives_way_at_once(before, after):
+    old, new = (Flow(Match(priority, in_port=1, eth_src="a", eth_dst="b"), Output(2)) for priority in (before, after))
+    table = Table()
+    table.change_to([old])
+    assert table.add([new]) == Change(flows=(new,), obsolete_flows=(old.match,))
+    assert not table.retire([new], 1)
+
+
+def test_what_is_wanted_again_is_not_swept_and_what_was_retired_since_is_not_either():
+    table = Table()
+    table.change_to([to(1), to(1, target=2), to(1, target=3)])
+    updated(table, [to(1)], 1)
+    table.prepare([to(1, target=2)])
+    assert table.sweep(1).obsolete_flows == (to(1, target=3).match,)
+    assert not table.add([to(1, target=2)])
+    assert table.retire([to(1, target=2)], 2)
+    assert not table.sweep(1)
+    assert table.sweep(2).obsolete_flows == (to(1).match,)
+
+
+def test_a_group_is_swept_when_no_flow_leads_to_it_any_more():
+    table = Table()
+    table.change_to([by(Group(7, (1, 2)))])
+    new = by(Group(8, (1, 3)))
+    table.prepare([new])
+    assert table.add([new]) == Change(new_groups=(Group(8, (1, 3)),), flows=(new,))
+    assert table.retire([new], 1)
+    assert table.sweep(1) == Change(obsolete_groups=(7,))
+
+
 def test_two_groups_of_one_number_are_refused():
-    with pytest.raises(ValueError, match="two groups have the number 7"):
-        Table().change_to([by(Group(7, (1, 2))), by(Group(7, (1, 3)), target=2)])
+    for take in (Table().change_to, Table().prepare):
+        with pytest.raises(ValueError, match="two groups have the number 7"):
+            take([by(Group(7, (1, 2))), by(Group(7, (1, 3)), target=2)])
 
 
 class Switch:
@@ -106,17 +162,29 @@ GROUPS = st.sampled_from([Group(7, (1, 2)), Group(8, (1, 3)), Group(9, (1, 2, 3)
 FLOWS = st.lists(st.one_of(st.builds(to, st.integers(1, 3), st.integers(1, 4)), st.builds(by, GROUPS, st.integers(1, 4))))
 
 
-@given(st.lists(st.tuples(FLOWS, st.sampled_from(["done", "acknowledged", "lost"]))), FLOWS)
+def in_steps(table: Table, flows: list[Flow], number: int):
+    """Yield the changes of an update that is told in two parts and swept."""
+    wanted = list({flow.match: flow for flow in flows}.values())
+    table.prepare(wanted)
+    yield table.add(wanted[::2])
+    yield table.add(wanted[1::2])
+    table.retire(wanted, number)
+    yield table.sweep(number)
+
+
+@given(st.lists(st.tuples(FLOWS, st.booleans(), st.sampled_from(["done", "acknowledged", "lost"]))), FLOWS)
 def test_whatever_was_lost_on_the_way_a_switch_that_comes_back_ends_with_what_is_wanted(history, wanted):
     table, switch = Table(), Switch()
     lost = False
-    for flows, fate in history:
-        change = table.change_to(flows)
-        lost = lost or fate == "lost"  # what follows a lost message is lost too: the connection is broken
+    for number, (flows, at_once, fate) in enumerate(history):
+        for change in [table.change_to(flows)] if at_once else in_steps(table, flows, number):
+            lost = lost or fate == "lost"  # what follows a lost message is lost too: the connection is broken
+            if not lost:
+                switch.obey(change)
+            if not lost and fate == "acknowledged":
+                table.acknowledge()
         if not lost:
-            switch.obey(change)
-        if not lost and fate == "acknowledged":
-            table.acknowledge()
+            assert switch.flows == {flow.match: flow for flow in flows}
     table.doubt(switch.groups)
     switch.obey(table.change_to(wanted))
     last = {flow.match: flow for flow in wanted}

@@ -13,6 +13,15 @@ def links():
     return LinkStates(two_spines())
 
 
+def test_the_links_of_a_path_that_are_down_are_named_in_its_order(links):
+    path = ["h1", "l1", "p1", "l2", "h3"]
+    assert links.down_along(path) == []
+    links.set_port("p1", "l2", up=False)
+    links.set_port("l1", "p1", up=False)
+    links.set_port("l1", "p2", up=False)
+    assert links.down_along(path) == ["fabric-l1-p1", "fabric-l2-p1"]
+
+
 def test_links_are_up_until_a_port_is_down(links):
     assert links.down == frozenset()
     assert links.set_port("l1", "p1", up=True) is None

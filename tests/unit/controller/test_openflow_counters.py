@@ -54,12 +54,12 @@ def test_an_answer_may_come_in_parts(board):
     assert board.read(2).openflow == OpenFlowReading(1.0, 700, 7, 0, 17, 600, 6, 0)
 
 
-def test_a_counter_that_the_switch_does_not_keep_is_zero(board):
+def test_a_counter_that_the_switch_does_not_keep_is_not_known_and_not_zero(board):
     counters = OpenFlowCounters(board)
     counters.add_ports("s2", [port(2, 700, tx_dropped=NOT_COUNTED)])
     counters.add_queues("s2", [queue(2, 0, 600)])
     counters.publish("s2", {2: "s1"}, mono_s=1.0)
-    assert board.read(2).openflow == OpenFlowReading(1.0, 700, 7, 0, 17, 600, 6, 0)
+    assert board.read(2).openflow == OpenFlowReading(1.0, 700, 7, None, 17, 600, 6, 0)
 
 
 def test_an_old_answer_is_not_written_again(board):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_following import SPEC, journeys, networks
 
-from controller.routing import AnswerArp, Forward, RoutingError, RoutingPolicy, check_pin, compute_paths, rules
+from controller.routing import AnswerArp, Forward, RoutingError, RoutingPolicy, check_pin, compute_paths, longest_crossing_s, rules
 from topologies import dumbbell, leafspine, star
 
 SHORTEST, ECMP, GROUPS = (RoutingPolicy(kind) for kind in ("shortest", "ecmp", "groups"))
@@ -241,6 +241,23 @@ def test_frames_of_a_pinned_pair_keep_to_the_pin_even_beside_groups(tcp):
     table = rules(FABRIC, compute_paths(FABRIC, policy), policy)
     assert list(journeys(FABRIC, table, "h8", "h1", "l4", tcp)) == [DETOUR[::-1]]
     assert len(list(journeys(FABRIC, table, "h7", "h1", "l4", tcp))) == (4 if tcp else 1)
+
+
+def test_distances_fall_by_one_along_every_path_and_with_every_choice_of_a_group():
+    network = leafspine(4, leaves=2, spines=2, fabric=LinkSpec(10e6), access=LinkSpec(10e6))
+    policy = RoutingPolicy("groups", pinned=(("h1", "l1", "p1", "l2", "h3"),))
+    table = [rule for rule in rules(network, compute_paths(network, policy), policy) if isinstance(rule, Forward)]
+    distances = {(rule.switch, rule.source, rule.target): rule.distance for rule in table}
+    for rule in table:
+        for next_hop in rule.next_hops:
+            assert rule.distance == (0 if next_hop == rule.target else distances[next_hop, rule.source, rule.target] + 1)
+
+
+def test_the_longest_crossing_counts_delay_jitter_and_a_full_queue_of_every_link():
+    spec = LinkSpec(8e6, delay_s=0.01, jitter_s=0.002, queue_bytes=3000)  # 3 ms
+    network = leafspine(4, leaves=2, spines=2, fabric=spec, access=LinkSpec(None, delay_s=0.001))
+    assert longest_crossing_s(network, [("h1", "l1", "h2"), ("h1", "l1", "p1", "l2", "h3")]) == pytest.approx(2 * 0.015 + 2 * 0.001)
+    assert longest_crossing_s(network, []) == 0
 
 
 def test_the_later_pin_of_a_pair_counts():

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from controller.board import Entry, OpenFlowReading, QueueInfo, QueueReading
+from controller.metrics import exposition
 from controller.telemetry import link_state
 
 INFO = QueueInfo("bottleneck:s1->s2/training", "bottleneck", "s1", "s2", "training", 50_000, 0.005, True)
@@ -52,3 +53,11 @@ def test_of_a_queue_that_was_never_read_only_its_configuration_is_known():
 def test_without_a_configured_rate_there_is_nothing_to_compare_with():
     state = link_state(replace(ENTRY, configured_bps=0.0), 100.0)
     assert (state.sent_bps, state.utilisation, state.backlog_ms) == (8e6, None, None)
+
+
+def test_what_the_switch_does_not_count_is_null_and_has_no_line_in_the_metrics():
+    entry = replace(ENTRY, openflow=replace(OPENFLOW, port_tx_dropped=None))
+    assert link_state(entry, 100.0).openflow == asdict(OPENFLOW) | {"port_tx_dropped": None}
+    lines = exposition([entry], {}, 100.0).decode().splitlines()
+    counts = [line.partition("{")[0] for line in lines if line.startswith("testbed_openflow_port_tx")]
+    assert counts == ["testbed_openflow_port_tx_bytes_total", "testbed_openflow_port_tx_packets_total"]

@@ -189,3 +189,15 @@ def test_a_read_is_quick(bench: Bench) -> None:
         bench.sensor.read(1000)
         seconds.append(time.perf_counter() - began)
     assert min(seconds) < 2e-4  # about 30 us on an idle machine
+
+
+@pytest.mark.parametrize(("others_bps", "available_bps"), [(0.0, 6e6), (3e6, 6e6), (5e6, 5e6), (9.9e6, LEAST_SHARE * 6e6)])
+def test_other_classes_of_the_link_leave_what_they_do_not_take(tmp_path: Path, others_bps: float, available_bps: float) -> None:
+    names = ("training", "background")
+    infos = [QueueInfo(f"shared/{name}", "shared", "s1", "s2", name, 100_000, 0.0, True) for name in names]
+    board = Board.create(tmp_path / "board.bin", infos, [6e6, 10e6])
+    board.set_hops(0, 0b1)
+    board.write_queue(0, QueueReading(100.0, 0, 0, 0, 0, 0, 0, 0.0, 0.0))
+    board.write_queue(1, QueueReading(100.0, 0, 0, 0, 0, 0, 0, others_bps, 0.0))
+    sensor = PathSensor(str(tmp_path / "board.bin"), 0, clock=lambda: 100.0)
+    assert sensor.read(0).available_bps == pytest.approx(available_bps)
