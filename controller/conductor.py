@@ -23,7 +23,7 @@ from itertools import combinations
 from typing import Protocol
 
 from controller.flows import Flow, flow
-from controller.installation import Change, Table
+from controller.installation import Change, Table, Wire
 from controller.job import ControllerJob, SwitchWiring
 from controller.linkstates import LinkStates
 from controller.reporting import Report
@@ -38,14 +38,6 @@ class Port:
 
     number: int
     up: bool
-
-
-class Wire(Protocol):
-    """The way to one switch."""
-
-    def tell(self, change: Change, takes_over: bool) -> int:
-        """Send a change; return the number by which the switch will acknowledge it."""
-        ...
 
 
 class Later(Protocol):

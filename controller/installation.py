@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from controller.flows import Flow, Group, Match
 
@@ -24,6 +25,14 @@ class Change:
 
     def __bool__(self) -> bool:
         return any((self.new_groups, self.changed_groups, self.flows, self.obsolete_flows, self.obsolete_groups))
+
+
+class Wire(Protocol):
+    """The way to one switch."""
+
+    def tell(self, change: Change, takes_over: bool) -> int:
+        """Send a change; return the number by which the switch will acknowledge it."""
+        ...
 
 
 class Table:

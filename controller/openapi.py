@@ -19,16 +19,16 @@ NodeName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class OpenFlow(BaseModel):
-    """What the switch itself counted for the queue and its port, once a second."""
+    """What the switch itself counted for the queue and its port, once a second. null: it does not count that."""
 
     mono_s: float = Field(description="when, by the machine's monotonic clock")
-    port_tx_bytes: int
-    port_tx_packets: int
-    port_tx_dropped: int
-    port_rx_bytes: int
-    queue_tx_bytes: int
-    queue_tx_packets: int
-    queue_tx_errors: int
+    port_tx_bytes: int | None
+    port_tx_packets: int | None
+    port_tx_dropped: int | None
+    port_rx_bytes: int | None
+    queue_tx_bytes: int | None
+    queue_tx_packets: int | None
+    queue_tx_errors: int | None
 
 
 class Link(BaseModel):

@@ -19,7 +19,7 @@ class LinkState:
     queue: str  # class; "" where the direction has one queue
     configured_bps: float
     sent_bps: float | None  # over about the last 100 ms
-    utilisation: float | None  # sent / configured; a little over 1 for a moment after a pause, by the token bucket's burst
+    utilisation: float | None  # a little over 1 after a pause, by the token bucket's burst; old / new rate for 100 ms after a cut
     backlog_bytes: int | None
     backlog_ms: float | None  # how long the backlog takes to leave at the configured rate
     queue_bytes: int  # limit

@@ -101,10 +101,8 @@ def line(row: Row) -> str:
         f'"dropped_packets": {dropped_packets}, "overlimits": {overlimits}, "backlog_bytes": {backlog_bytes}'
     )
     if openflow is not None:
-        text += (
-            f', "openflow_mono_s": {openflow.mono_s:.6f}, "port_tx_bytes": {openflow.port_tx_bytes}, '
-            f'"queue_tx_bytes": {openflow.queue_tx_bytes}, "queue_tx_packets": {openflow.queue_tx_packets}'
-        )
+        counted = {key: getattr(openflow, key) for key in ("port_tx_bytes", "queue_tx_bytes", "queue_tx_packets")}
+        text += f', "openflow_mono_s": {openflow.mono_s:.6f}, {json.dumps(counted)[1:-1]}'
     return text + "}\n"
 
 

@@ -346,6 +346,21 @@ def test_a_switch_that_comes_back_gets_its_rules_and_loses_stale_ones(installed)
     assert (dead in numbers) == any(path[2] == spine for path in installed.walks())
 
 
+def test_a_switch_that_comes_back_with_other_port_numbers_amid_an_update_is_told_only_by_those(installed):
+    other = {"p1": "p2", "p2": "p1"}[a_spine(installed)]
+    installed.conductor.pin(1, ["h1", "l1", other, "l2", "h3"])
+    switch = installed.switches["l1"]
+    installed.conductor.left("l1")
+    switch.flows.clear()
+    switch.ports = {interface: Port(port.number + 20, port.up) for interface, port in switch.ports.items()}
+    installed.join("l1")
+    installed.acknowledge()
+    installed.let_time_pass()
+    assert sorted(installed.events()) == ["pinned", "switch_joined", "switch_left"]
+    assert installed.walks() == installed.last("pinned")["paths"]
+    assert all(flow.match.in_port is None or flow.match.in_port > 20 for flow in switch.flows.values())
+
+
 def test_a_switch_that_connects_again_before_it_was_missed_has_left_and_joined(installed):
     installed.join("l2")
     installed.acknowledge("l2")

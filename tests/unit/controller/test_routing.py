@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rule_following import SPEC, journeys, networks
 
 from controller.routing import AnswerArp, Forward, RoutingError, RoutingPolicy, check_pin, compute_paths, longest_crossing_s, rules
-from topologies import dumbbell, leafspine, star
+from topologies import LinkSpec, dumbbell, leafspine, star
 
 SHORTEST, ECMP, GROUPS = (RoutingPolicy(kind) for kind in ("shortest", "ecmp", "groups"))
 FABRIC = leafspine(8, 4, 4, SPEC, SPEC)
