@@ -67,19 +67,19 @@ class SpecError(ValueError):
 
 def load(path: str | Path, resolve: Resolver = resolve_scheme) -> Experiment:
     """Read and validate an experiment file and every cell of its sweep."""
-    return _checked(read(Path(path)), str(path), resolve)
+    return _checked(read(Path(path)), str(path), resolve, Path(path).parent)
 
 
 def from_mapping(data: Mapping[str, Any], source: str = "experiment", resolve: Resolver = resolve_scheme) -> Experiment:
-    """Validate plain data written as in an experiment file; its problems carry no line."""
-    return _checked(Document(dict(data), {(): 0}), source, resolve)
+    """Validate plain data written as in an experiment file; its problems carry no line, and its traces are in the working directory."""
+    return _checked(Document(dict(data), {(): 0}), source, resolve, Path())
 
 
 def variants(experiment: Experiment, resolve: Resolver = resolve_scheme) -> Iterator[tuple[Cell, Experiment]]:
     """Yield each cell of the sweep with the experiment it makes, its own sweep empty."""
     data = experiment.model_dump(mode="json", by_alias=True, exclude_unset=True)
     for cell in _cells(experiment.sweep):
-        yield cell, _validated({**_with_cell(data, experiment.sweep, cell), "sweep": {}}, resolve)
+        yield cell, _validated({**_with_cell(data, experiment.sweep, cell), "sweep": {}}, resolve, experiment.folder)
 
 
 def resolved(experiment: Experiment, resolve: Resolver = resolve_scheme) -> dict[str, Any]:
@@ -88,6 +88,7 @@ def resolved(experiment: Experiment, resolve: Resolver = resolve_scheme) -> dict
     links = {name: {"forward": asdict(link.forward), "backward": asdict(link.backward)} for name, link in experiment.topology.links()}
     spec["topology"] = {**spec["topology"], **links, "mtu": experiment.topology.resolved_mtu()}
     spec["workload"] = experiment.workload.to_job()
+    spec["conditions"] = [condition.model_dump(exclude_none=True) for condition in experiment.conditions]
     schemes = [resolve(entry) for entry in experiment.schemes]
     spec["schemes"] = [{"name": s.name, "label": s.label, "slug": s.slug, "params": dict(s.params)} for s in schemes]
     return dict(json.loads(json.dumps(spec, default=str)))
@@ -108,7 +109,7 @@ def unsupported(experiment: Experiment, resolve: Resolver = resolve_scheme) -> l
     return list(dict.fromkeys(sentences))
 
 
-def _checked(document: Document, source: str, resolve: Resolver) -> Experiment:
+def _checked(document: Document, source: str, resolve: Resolver, folder: Path) -> Experiment:
     """Validate the document and each sweep cell; raise every problem at once."""
     found = [Problem(source, line, dotted(place), message) for line, place, message in document.faults]
     data = document.data
@@ -117,7 +118,7 @@ def _checked(document: Document, source: str, resolve: Resolver) -> Experiment:
 
     def check(variant: dict[str, Any], cell: Cell, known: set[tuple[Place, str]], aside: str = "") -> Experiment | None:
         try:
-            return _validated(variant, resolve)
+            return _validated(variant, resolve, folder)
         except ValidationError as error:
             for place, message in problems(error, Experiment):
                 if (place, message) not in known:
@@ -156,8 +157,8 @@ def _checked(document: Document, source: str, resolve: Resolver) -> Experiment:
     return experiment
 
 
-def _validated(data: dict[str, Any], resolve: Resolver) -> Experiment:
-    return Experiment.model_validate(data, context={"resolve_scheme": resolve})
+def _validated(data: dict[str, Any], resolve: Resolver, folder: Path) -> Experiment:
+    return Experiment.model_validate(data, context={"resolve_scheme": resolve, "folder": folder})
 
 
 def _cells(sweep: Mapping[str, Any]) -> Iterator[Cell]:

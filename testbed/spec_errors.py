@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,6 +17,7 @@ SENTENCES = {
     "dict_type": "must be a mapping of `key: value`, not {input}",
     "tuple_type": "must be a list, not {input}",
     "too_short": "must not be empty",
+    "too_long": "must have {max_length} values, not {actual_length}",
     "string_type": "must be text, not {input}; put it in quotes",
     "string_pattern_mismatch": "{input} has characters that do not belong here",
     "bool_type": "must be true or false, not {input}",
@@ -77,7 +78,7 @@ def field_paths(model: type[BaseModel], data: object, prefix: str = "") -> Itera
         key = field.alias or name
         yield prefix + key
         below = chosen.get(key)
-        members = _models(field.annotation)
+        members = [] if get_origin(field.annotation) is tuple else _models(field.annotation)  # a list's items have no dotted path
         kind = below.get("kind") if isinstance(below, Mapping) else None
         for member in [m for m in members if _kind(m) == kind] or members:
             yield from (path for path in field_paths(member, below, f"{prefix}{key}."))

@@ -7,11 +7,14 @@ A field named `rate_bps` is written `rate` in the file. `model_dump()` gives SI 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, StrictBool, ValidationInfo, field_validator, model_validator
 
 from controller.routing import RoutingError, RoutingPolicy, check_pin, compute_paths
+from testbed.spec_condition_fields import Surroundings
+from testbed.spec_condition_list import Condition, read
 from testbed.spec_fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
 from testbed.spec_topology import Dumbbell, LeafSpine, Star
 from topologies import Network
@@ -39,6 +42,10 @@ def _scheme(entry: object, info: ValidationInfo) -> object:
 
 def _resolver(info: ValidationInfo) -> Any:
     return (info.context or {}).get("resolve_scheme", resolve_scheme)
+
+
+def _folder_of(info: ValidationInfo) -> Path:
+    return (info.context or {}).get("folder", Path())
 
 
 class ProcessHosts(Model):
@@ -153,12 +160,18 @@ class Experiment(Model):
     hosts: Annotated[ProcessHosts | ContainerHosts, Field(discriminator="kind")] = ProcessHosts()
     workload: Annotated[Train | Replay, Field(discriminator="kind")]
     schemes: tuple[Annotated[Any, AfterValidator(_scheme)], ...]
-    conditions: tuple[dict[str, Any], ...] = ()
+    conditions: tuple[Condition, ...] = ()
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
     seed: Annotated[Whole, Field(ge=0)] = 1
     repeats: Count = 1
     transport: Transport = Transport()
     routing: Routing = Routing()
+    _folder: Path = PrivateAttr(Path())
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that file names are relative to: the experiment file's, if it came from one."""
+        return self._folder
 
     def network(self, seed: int) -> Network:
         """Build the network with the paths that the controller will choose, where it chooses them for TCP."""
@@ -166,6 +179,25 @@ class Experiment(Model):
         if self.routing.kind == "groups":  # TCP's paths are not known before it takes them
             return network
         return network.with_routes(compute_paths(network, self.routing.policy(seed)).values())
+
+    @field_validator("conditions", mode="before")
+    @classmethod
+    def _conditions_fit(cls, raw: object, info: ValidationInfo) -> object:
+        topology, workload = info.data.get("topology"), info.data.get("workload")
+        network = topology.network() if topology else None
+        around = Surroundings(
+            folder=_folder_of(info),
+            links=tuple(link.name for link in network.links) if network else None,
+            hosts=network.hosts if network else None,
+            end_s=workload.budget.seconds if workload else None,
+            end_step=workload.budget.steps if workload else None,
+        )
+        return read(raw, around, network)
+
+    @model_validator(mode="after")
+    def _remember_folder(self, info: ValidationInfo) -> Experiment:
+        self._folder = _folder_of(info)
+        return self
 
     @model_validator(mode="after")
     def _pins_are_paths(self) -> Experiment:
