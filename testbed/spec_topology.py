@@ -8,8 +8,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from testbed import units
-from testbed.spec_classes import ClassModel, faults_of
-from testbed.spec_fields import Count, Faults, Loss, Model, Mtu, Place, QueueLimit, Rate, Time, Whole
+from testbed.spec_classes import ClassModel, QueueRate, faults_of
+from testbed.spec_fields import Count, Faults, Loss, Model, Mtu, Place, QueueLimit, Time, Whole
 from topologies import LinkSpec, Network, dumbbell, leafspine, star
 from topologies.model import ETHERNET_HEADER_BYTES
 
@@ -17,7 +17,7 @@ from topologies.model import ETHERNET_HEADER_BYTES
 class Reverse(Model):
     """What differs in a link's opposite direction; the rest is as in the link itself."""
 
-    rate_bps: Rate | None = Field(None, alias="rate")
+    rate_bps: QueueRate | None = Field(None, alias="rate")
     delay_s: Time | None = Field(None, alias="delay")
     jitter_s: Time | None = Field(None, alias="jitter")
     loss: Loss | None = None
@@ -27,7 +27,7 @@ class Reverse(Model):
 class LinkModel(Model):
     """A link: one direction, and what differs in the other."""
 
-    rate_bps: Rate = Field(alias="rate", description="a link needs a rate, such as rate: 40mbit")
+    rate_bps: QueueRate = Field(alias="rate", description="a link needs a rate, such as rate: 40mbit")
     delay_s: Time = Field(0.0, alias="delay")  # one way
     jitter_s: Time = Field(0.0, alias="jitter")  # half-width of the spread around the delay
     loss: Loss = 0.0

@@ -145,6 +145,7 @@ def _point_switches(switches: tuple[str, ...]) -> None:
         command += ["--", "set-controller", switch, f"tcp:127.0.0.1:{LISTEN_PORT}"]
         command += ["--", "set", "controller", switch, "connection-mode=out-of-band"]
     tool("ovs-vsctl", *command[1:])
+    tool("ovs-appctl", "-t", "ovs-vswitchd", "version")  # wakes it: by itself it looks whether it is connected twice a second
 
 
 def _set_patience(switches: tuple[str, ...]) -> None:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 WINDOW_S = 1.0
 LEAST_BACKLOGGED_S = 0.1  # less backlogged time than this is a handful of frames, and says nothing
-LEAST_RUN_S = 0.01  # a shorter run of backlogged intervals, or one of fewer bytes, is mostly the frames at its ends
+LEAST_RUN_INTERVALS = 3  # a shorter run (but of a tenth of a second), or one of fewer bytes, is mostly the frames at its ends
 LEAST_RUN_BYTES = 12_000
-MOST_PLAUSIBLE = 1.05  # what is above is served too fast
+FAITHFUL = (0.98, 1.05)  # less was served too slowly, more too fast
 LEAST_WINDOW_COVERAGE = 0.2  # a window with less backlogged time than this says little and is not "the worst"
 
 Floats = npt.NDArray[np.float64]
@@ -57,8 +57,8 @@ def worst_of(queues: list[Fidelity]) -> Fidelity:
     if not judged:
         return Fidelity(None, coverage, None)
     values = [queue.value for queue in judged if queue.value is not None]
-    # Too slow goes before too fast: the lowest, unless all are fast enough and one is implausibly so.
-    worst = max(values) if min(values) >= 1 - (MOST_PLAUSIBLE - 1) and max(values) > MOST_PLAUSIBLE else min(values)
+    # The lowest, unless it is high enough and another is too high to be true.
+    worst = max(values) if min(values) >= FAITHFUL[0] and max(values) > FAITHFUL[1] else min(values)
     seconds = [queue.worst_second for queue in judged if queue.worst_second is not None]
     return Fidelity(worst, coverage, min(seconds, default=None))
 
@@ -79,7 +79,7 @@ def _in_long_runs(counted: npt.NDArray[np.bool_], seconds: Floats, configured_bi
     if not counted.any():
         return counted
     number = np.cumsum(np.diff(counted, prepend=False))  # one more at each start and each end of a run
-    long = np.bincount(number, seconds) >= LEAST_RUN_S
+    long = (np.bincount(number, seconds > 0) >= LEAST_RUN_INTERVALS) | (np.bincount(number, seconds) >= LEAST_BACKLOGGED_S)
     long &= np.bincount(number, configured_bits) >= LEAST_RUN_BYTES * 8.0
     kept: npt.NDArray[np.bool_] = counted & long[number]
     return kept

@@ -21,7 +21,6 @@ from testbed.emulation.counters import Counter, VerificationError, realtime
 from testbed.emulation.fidelity import fidelity
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.network import EmulatedNetwork, Queue
-from topologies import QueueClass
 from topologies.model import ETHERNET_HEADER_BYTES
 
 RATE_SECONDS = 0.5
@@ -95,7 +94,7 @@ def _groups(queues: list[Queue], network: EmulatedNetwork, work_per_s: float) ->
 
 def _measure_together(queues: list[Queue], network: EmulatedNetwork) -> dict[str, RateResult]:
     """Keep all of the queues overfull from one loop; return those that were backlogged long enough to judge."""
-    trials = [_Trial(queue, _udp_frame(network, queue.kind)) for queue in queues]
+    trials = [_Trial(queue, _udp_frame(network, queue)) for queue in queues]
     # Rest between rounds, but never so long that a full queue runs low: a busy loop would starve what it measures.
     rest_s = min(LONGEST_REST_S, *(trial.drains_in_s / 5 for trial in trials))
     until = time.monotonic() + RATE_SECONDS
@@ -146,10 +145,15 @@ class _Trial:
         return RateResult(self._queue.name, self._rate_bps, measured_bps, self._queue_bytes, int(columns[2].max()))
 
 
-def _udp_frame(network: EmulatedNetwork, kind: QueueClass) -> bytes:
-    """Build a full-size UDP/IPv4 frame that the queue's filters claim; its addresses are otherwise the unassigned ones of RFC 5737."""
-    mtu, tos, port = network.mtu, (kind.dscp or 0) << 2, kind.port or _DISCARD_PORT
+def _udp_frame(network: EmulatedNetwork, queue: Queue) -> bytes:
+    """Build a full-size UDP/IPv4 frame that only this queue claims; its addresses are otherwise the unassigned ones of RFC 5737."""
+    mtu, kind = network.mtu, queue.kind
+    others = [one for one in queue.direction.spec.classes if one.name != kind.name]
+    marks, ports = {one.dscp for one in others}, {one.port for one in others}
+    mark = kind.dscp if kind.dscp is not None else next(dscp for dscp in range(65) if dscp not in marks) % 64
+    unclaimed = next(port for port in range(_DISCARD_PORT, 1 << 16) if port not in ports)
+    tos, port = mark << 2, kind.port or unclaimed
     source = socket.inet_aton(network.address(kind.hosts[0])) if kind.hosts else bytes([192, 0, 2, 1])
     ip = struct.pack("!BBHHHBBH4s4s", 0x45, tos, mtu, 0, 0, 1, 17, 0, source, bytes([192, 0, 2, 2]))
-    udp = struct.pack("!HHHH", _DISCARD_PORT, port, mtu - 20, 0)
+    udp = struct.pack("!HHHH", unclaimed, port, mtu - 20, 0)
     return (_BRIDGE_RESERVED_MAC + _SOURCE_MAC + b"\x08\x00" + ip + udp).ljust(mtu + ETHERNET_HEADER_BYTES, b"\0")

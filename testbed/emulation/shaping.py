@@ -14,6 +14,7 @@ from topologies import LinkSpec, QueueClass
 from topologies.model import ETHERNET_HEADER_BYTES
 
 BURST_S = 0.5e-3
+TCP, UDP = 6, 17
 LEAF_HANDLE = 0x10  # handle of queue 0's FIFO, "10:" in tc's notation
 
 
@@ -97,8 +98,9 @@ def _matches(one: QueueClass, addresses: Mapping[str, str]) -> Iterator[list[str
     if one.dscp is not None:
         yield ["match", "ip", "tos", f"{one.dscp << 2:#x}", "0xfc"]
     if one.port is not None:
-        for end in ("sport", "dport"):
-            yield ["match", "ip", end, str(one.port), "0xffff"]
+        for protocol in (TCP, UDP):  # others have something else where these have their ports
+            for end in ("sport", "dport"):
+                yield ["match", "ip", "protocol", str(protocol), "0xff", "match", "ip", end, str(one.port), "0xffff"]
     for host in one.hosts:
         for end in ("src", "dst"):
             yield ["match", "ip", end, f"{addresses[host]}/32"]

@@ -139,6 +139,7 @@ BAD = [
     ("port: 5201", "dscp: 64", [f"9: {CLASSES}[1].dscp: must be at most 63, not 64"]),
     ("port: 5201", "port: 1, queue: 1513B", [f"9: {CLASSES}[1].queue: 1513B cannot hold one frame (1514 bytes at MTU 1500)"]),
     ("port: 5201", "port: 1, queue: 0B", [f"9: {CLASSES}[1].queue: must be above 0, not '0B'"]),
+    ("min: 8mbit", "min: 1bit", [f"9: {CLASSES}[1].min: must be at least 12kbit: no queue can be held to less"]),
     ("min: 8mbit", "min: 0mbit", [f"9: {CLASSES}[1].min: must be above 0, not '0mbit'"]),
     ("min: 8mbit, ", "", [f"9: {CLASSES}[1].min: missing; a class needs the rate it is sure of, such as min: 8mbit"]),
     ("name: bulk, ", "", [f"9: {CLASSES}[1].name: missing"]),
@@ -154,6 +155,36 @@ BAD = [
 def test_each_mistake_is_told_with_its_line_and_remedy(problems, old, new, expected):
     assert old in GOOD
     assert problems(GOOD.replace(old, new, 1)) == [f"e.yaml:{line}" for line in expected]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "faults"),
+    [
+        ("dscp: 3", "dscp: 3, port: 1", ["dscp: dscp 3"]),
+        ("port: 80", "port: 80", ["port: port 80"]),
+        ("hosts: [h1]", "dscp: 3, hosts: [h1, h2]", ["hosts: host h1"]),
+        (
+            "dscp: 0, port: 1, hosts: [h2, h1]",
+            "dscp: 0, port: 1, hosts: [h1, h2]",
+            ["dscp: dscp 0", "port: port 1", "hosts: host h1", "hosts: host h2"],
+        ),
+        ("dscp: 3, hosts: [h1]", "port: 3, hosts: [h2]", []),
+    ],
+)
+def test_nothing_belongs_to_two_classes(write, problems, first, second, faults):
+    text = GOOD.replace("port: 5201}", f"{first}}}\n    - {{name: other, min: 1mbit, {second}}}")
+    if faults:
+        assert problems(text) == [f"e.yaml:10: {CLASSES}[2].{fault} belongs to class 'bulk' already" for fault in faults]
+    else:
+        assert load(write(text))
+
+
+def test_a_link_needs_a_rate_that_a_queue_can_be_held_to(write, problems):
+    assert load(write(GOOD.replace("{rate: 100mbit}", "{rate: 12kbit, reverse: {rate: 12kbit}}")))
+    wrong = "must be at least 12kbit: no queue can be held to less"
+    assert problems(GOOD.replace("{rate: 100mbit}", "{rate: 11kbit}")) == [f"e.yaml:10: topology.access.rate: {wrong}"]
+    text = GOOD.replace("{rate: 100mbit}", "{rate: 100mbit, reverse: {rate: 11kbit}}")
+    assert problems(text) == [f"e.yaml:10: topology.access.reverse.rate: {wrong}"]
 
 
 def test_all_mistakes_of_all_links_are_told_at_once(problems):

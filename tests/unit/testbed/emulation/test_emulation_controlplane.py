@@ -144,6 +144,7 @@ def test_switches_are_pointed_at_a_controller_that_listens_and_made_patient_when
         "told a job",
         "waited until listening",
         "ovs-vsctl " + " -- ".join(pointed),
+        "ovs-appctl -t ovs-vswitchd version",
         "waited until installed",
         "ovs-vsctl " + " -- ".join(patient),
     ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.fidelity import fidelity, worst_of
+from testbed.emulation.fidelity import Fidelity, fidelity, worst_of
 
 TICK_S = 1 / 128  # a power of two, so that every product below is exact
 TICK_BYTES = 1000
@@ -52,8 +52,47 @@ def test_less_than_a_tenth_of_a_second_of_backlog_is_too_little_to_judge_by(tick
 
 
 def test_an_interval_counts_if_the_backlog_at_its_start_just_fills_it_and_not_if_it_is_a_byte_short():
-    found = fidelity(*queue([TICK_BYTES, TICK_BYTES / 2] * 20, backlog_bytes=[TICK_BYTES, TICK_BYTES - 1] * 20 + [PLENTY]))
+    served, backlog = [TICK_BYTES] * 20 + [TICK_BYTES / 2] * 20, [TICK_BYTES] * 20 + [TICK_BYTES - 1] * 20
+    found = fidelity(*queue(served * 2, backlog_bytes=backlog * 2 + [PLENTY]))
     assert (found.value, found.coverage) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize(("ticks", "coverage"), [(1, 0.0), (2, 0.0), (3, 0.75)])
+def test_a_burst_that_is_soon_over_counts_for_nothing_even_if_it_comes_often(ticks, coverage):
+    served = ([7 * TICK_BYTES] * ticks + [0]) * 60
+    found = fidelity(*queue(served, backlog_bytes=([7 * PLENTY] * ticks + [0]) * 60 + [0], rate_bps=7 * RATE_BPS))
+    assert found.value == (1.0 if coverage else None)
+    assert found.coverage == coverage
+
+
+@pytest.mark.parametrize(("ticks", "coverage"), [(11, 0.0), (12, 12 / 13)])
+def test_a_run_of_a_few_frames_at_a_low_rate_counts_for_nothing(ticks, coverage):
+    found = fidelity(*queue(([TICK_BYTES] * ticks + [0]) * 20, backlog_bytes=([PLENTY] * ticks + [0]) * 20 + [0]))
+    assert found.coverage == pytest.approx(coverage)
+
+
+def small_queue(speed: float) -> tuple[np.ndarray, ...]:
+    """Serve bursts of frames from a token bucket of one frame at 10 Mbit/s, a queue of ten frames, and sample it every 4 ms."""
+    random, frame, rate_bps = np.random.default_rng(1), 1514, 10e6
+    gap_s, moments, backlogs, free_s, now_s = frame * 8 / rate_bps / speed, [], [], 0.0, 0.0
+    while now_s < 60:
+        for arrival_s in now_s + np.arange(random.geometric(1 / 15)) * gap_s / 10:
+            if sum(leaves_s > arrival_s for leaves_s in moments[-10:]) < 10:
+                free_s = max(free_s + gap_s, arrival_s - gap_s)  # a full bucket lets two frames through at once
+                moments.append(max(free_s, arrival_s))
+                backlogs.append(arrival_s)
+        now_s += random.uniform(0.5, 1.5) * 15 * gap_s / 0.8
+    time_s = np.arange(0.0, 60, 0.004) + random.uniform(0, 2e-4, 15_000)
+    sent = np.searchsorted(np.sort(moments), time_s, side="right") * float(frame)
+    arrived = np.searchsorted(np.sort(backlogs), time_s, side="right") * float(frame)
+    return time_s, sent, arrived - sent, np.full(15_000, rate_bps)
+
+
+@pytest.mark.parametrize("speed", [1.0, 0.97])
+def test_bursts_into_a_small_queue_do_not_flatter_it(speed):
+    found = fidelity(*small_queue(speed))
+    assert found.value == pytest.approx(speed, abs=0.004)
+    assert found.coverage > 0.05
 
 
 def test_an_interval_across_a_change_of_rate_counts_for_neither_rate():
@@ -97,6 +136,21 @@ def test_several_queues_are_judged_by_the_worst():
     assert found.value == 0.5  # the good one does not hide it
     assert found.coverage == 1.0
     assert found.worst_second == 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "worst"),
+    [
+        ((0.975, 1.03), 0.975),
+        ((0.99, 1.03), 0.99),
+        ((0.99, 1.06), 1.06),
+        ((0.975, 1.06), 0.975),
+        ((1.01, 1.02), 1.01),
+        ((None, 1.06), 1.06),
+    ],
+)
+def test_the_worst_is_the_lowest_or_one_too_high_to_be_true(values, worst):
+    assert worst_of([Fidelity(value, 0.5, value) for value in values]).value == worst
 
 
 def test_an_idle_queue_lowers_the_coverage_and_nothing_else():

@@ -74,10 +74,12 @@ def test_a_mark_is_looked_for_in_the_upper_six_bits_of_the_tos(dscp, tos):
     ]
 
 
-def test_a_port_is_looked_for_at_either_end():
+def test_a_port_is_looked_for_at_either_end_of_tcp_and_udp_and_nothing_else():
     assert told(QueueClass("a", 1e6, 4e6, port=5201)) == [
-        "filter add dev s1-eth1 parent 1: protocol ip prio 2 u32 match ip sport 5201 0xffff flowid 1:2",
-        "filter add dev s1-eth1 parent 1: protocol ip prio 2 u32 match ip dport 5201 0xffff flowid 1:2",
+        "filter add dev s1-eth1 parent 1: protocol ip prio 2 u32 match ip protocol 6 0xff match ip sport 5201 0xffff flowid 1:2",
+        "filter add dev s1-eth1 parent 1: protocol ip prio 2 u32 match ip protocol 6 0xff match ip dport 5201 0xffff flowid 1:2",
+        "filter add dev s1-eth1 parent 1: protocol ip prio 2 u32 match ip protocol 17 0xff match ip sport 5201 0xffff flowid 1:2",
+        "filter add dev s1-eth1 parent 1: protocol ip prio 2 u32 match ip protocol 17 0xff match ip dport 5201 0xffff flowid 1:2",
     ]
 
 
@@ -92,8 +94,12 @@ def test_hosts_are_looked_for_by_address_at_either_end():
 
 def test_any_criterion_of_a_class_is_enough_and_earlier_classes_come_first():
     found = told(QueueClass("a", 1e6, 4e6, dscp=8, port=80, hosts=("h2",)), QueueClass("b", 1e6, 4e6, dscp=9))
-    assert [re.sub(r".* prio (\d+) u32 match ip (\w+) .* flowid ", r"\1 \2 ", words) for words in found] == [
+    assert [
+        re.sub(r".* prio (\d+) u32 (?:match ip protocol (?:6|17) 0xff )?match ip (\w+) .* flowid ", r"\1 \2 ", words) for words in found
+    ] == [
         "2 tos 1:2",
+        "2 sport 1:2",
+        "2 dport 1:2",
         "2 sport 1:2",
         "2 dport 1:2",
         "2 src 1:2",

@@ -376,7 +376,9 @@ def of_class(one: QueueClass, share: float, backlog_bytes: int, moments=MOMENTS,
         ((0.75, 10**6), (0.25, 0), 1.0),
         ((0.75, 10**6), (0.25, 10**6), 1.0),
         ((0.25, 10**6), (0.25, 0), 0.5),  # the class that may fill the link waits, and the link is half empty
-        ((0.25, 0), (0.5, 10**6), None),  # only a class that may not: the link need not be full
+        ((0.25, 0), (0.5, 10**6), 1.0),  # only a class that may not: the link need not be full, but the class must have its most
+        ((0.25, 0), (0.25, 10**6), 0.5),
+        ((0.75, 0), (0.25, 10**6), None),  # the other leaves it no more
         ((0.25, 0), (0.75, 0), None),
     ],
 )
