@@ -10,7 +10,7 @@ from tests.emulation.scenarios import play
 
 LEAVES, SPINES, WORKERS = 16, 4, 32
 REPEATS = 5
-COMPETING_REPEATS = 3
+COMPETING_REPEATS = 5
 STEPS = 60
 SETTLED = 0.15  # within this of the median of its last steps, a ratio has arrived
 

@@ -146,7 +146,8 @@ def paired_throughput(rate_bps: float, seconds: float, repeats: int) -> dict[str
     for repeat in range(repeats):
         for telemetry in (True, False) if repeat % 2 else (False, True):
             recorder = Recorder(network, Path(PRIVATE_DIR)) if telemetry else None
-            told = json.loads(iperf(network, "h1", "h5", seconds, "-O", "1").communicate()[0])["end"]
+            port = IPERF_PORT + len(on) + len(off)  # the server before may not be gone yet
+            told = json.loads(iperf(network, "h1", "h5", seconds, "-O", "1", port=port).communicate()[0])["end"]
             (on if telemetry else off).append(told["sum_received"]["bits_per_second"])
             if recorder is not None:
                 recorder.stop()
