@@ -1,12 +1,17 @@
 """Measure emulator, controller, codecs and hooks: python -m tests.bench (as root), or `make bench`. Writes docs/benchmarks.md.
 
-Ratios and times of one run on one machine, never a pass or fail: the bars are in tests/fidelity.
+`python -m tests.bench controller hooks` measures these parts only and keeps the others. Ratios and times of one run
+on one machine, never a pass or fail: the bars are in tests/fidelity.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import re
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +20,7 @@ from testbed.lock import MachineLock
 from tests import bench_codecs, bench_controller, bench_hooks, bench_sensing, bench_telemetry
 from tests.emulation.scenarios import play, teardown_s
 
+HEAD = "# Benchmarks\n\nWritten by `make bench`. One run, one machine: read the ratios.\n"
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 CELLS = [(10e6, 1500), (20e6, 1500), (40e6, 1500), (100e6, 1500), (100e6, 9000), (200e6, 9000)]
 NETWORKS = [("dumbbell", 0.001, 1500), ("dumbbell", 0.005, 1500), ("dumbbell", 0.025, 9000), ("star", 0.005, 1500), ("star", 0.005, 9000)]
@@ -49,17 +55,39 @@ def network_rows() -> list[str]:
     return rows
 
 
+PARTS: dict[str, Callable[[], str]] = {
+    "emulator": lambda: measure_emulator(machine.has_kernel_datapath()),
+    "telemetry": bench_telemetry.section,
+    "controller": bench_controller.section,
+    "codecs": bench_codecs.section,
+    "sensing": bench_sensing.section,
+    "hooks": bench_hooks.section,  # runs experiments, which take the machine's lock themselves
+}
+
+
 def main() -> None:
-    """Measure and write."""
+    """Measure all parts, or those named on the command line, and write them; the others stay as they were."""
     machine.require_emulation()
-    kernel = machine.has_kernel_datapath()
-    with MachineLock(share=False, waiting=print):
-        library = [bench_codecs.section(), bench_sensing.section()]
-        emulator = measure_emulator(kernel)
-        control = [bench_telemetry.section(), bench_controller.section()]
-    hooks = bench_hooks.section()  # runs experiments, which take the lock themselves
-    TARGET.write_text("\n".join([emulator, *control, *library, hooks]))
+    written = read_parts(TARGET.read_text() if TARGET.exists() else "")
+    for name in sys.argv[1:] or PARTS:
+        with nullcontext() if name == "hooks" else MachineLock(share=False, waiting=print):
+            written[name] = f"{PARTS[name]().strip()}\n\n{provenance()}\n"
+    sections = [f"<!-- {name} -->\n{written[name]}" for name in PARTS if name in written]
+    TARGET.write_text("\n".join([HEAD, *sections]))
     print(f"written to {TARGET}")
+
+
+def read_parts(text: str) -> dict[str, str]:
+    """Split an earlier document into its parts, by the comment that stands before each."""
+    _, *pieces = re.split(r"^<!-- (\w+) -->\n", text, flags=re.MULTILINE)
+    return {name: body.strip() + "\n" for name, body in zip(pieces[::2], pieces[1::2], strict=True)}
+
+
+def provenance() -> str:
+    """Say when and where a part was measured."""
+    datapath = "kernel" if machine.has_kernel_datapath() else "userspace"
+    versions = f"kernel {platform.release()}, Open vSwitch {machine.versions().get('openvswitch')}, {datapath} datapath"
+    return f"*Measured on {datetime.now(UTC):%Y-%m-%d} with {os.cpu_count()} cores, {versions}.*"
 
 
 def measure_emulator(kernel: bool) -> str:
@@ -68,12 +96,7 @@ def measure_emulator(kernel: bool) -> str:
     machine.forget_ceiling()
     ceilings = ", ".join(f"{machine.ceiling_bps(mtu, kernel) / 1e6:.0f} Mbit/s at MTU {mtu}" for mtu in (1500, 9000))
     delay = machine.trial("delay", kernel)
-    return f"""# Benchmarks
-
-Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, kernel {platform.release()},
-Open vSwitch {machine.versions().get("openvswitch")}, {"kernel" if kernel else "userspace"} datapath. One run, one machine: read the ratios.
-
-## Does a backlogged bottleneck deliver its rate?
+    return f"""## Does a backlogged bottleneck deliver its rate?
 A dumbbell of 4 hosts, 5 ms one way; UDP from the left hosts to the right ones, 1.4 times the bottleneck's rate, 3 s, through both
 switches and the delay element. *Delivered* is over the time the queue was backlogged; *dropped* is what the queue's own counter
 says, *lost* what went into the switches and did not come out, *unseen* what is in neither count.
