@@ -4,6 +4,9 @@ Fidelity = delivered / configured over the time a queue was backlogged. An inter
 the backlog at its start could fill it (backlog >= rate x dt): then the queue cannot have run empty in it. Only runs of such
 intervals count: one alone holds a few frames, and a backlog just over the bar is seen right before a frame leaves more often
 than right after. A backlog also means that the token bucket is spent, so its first burst is before the run.
+
+The frames at a run's two ends are counted wholly or not at all, so short runs scatter. Where that scatter is too large to tell a good
+queue from a bad one, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ LEAST_BACKLOGGED_S = 0.1  # less backlogged time than this is a handful of frame
 LEAST_RUN_INTERVALS = 3  # a shorter run (but of a tenth of a second), or one of fewer bytes, is mostly the frames at its ends
 LEAST_RUN_BYTES = 12_000
 FAITHFUL = (0.98, 1.05)  # less was served too slowly, more too fast
+MOST_UNCERTAIN = 0.01  # standard error of the value; above it, only a value that is bad beyond doubt (two of them) is told
 LEAST_WINDOW_COVERAGE = 0.2  # a window with less backlogged time than this says little and is not "the worst"
 
 Floats = npt.NDArray[np.float64]
@@ -42,6 +46,7 @@ class _Intervals:
     seconds: Floats
     delivered_bits: Floats
     configured_bits: Floats
+    run: npt.NDArray[np.int_]  # the number of the run it belongs to
     total_s: float
 
 
@@ -69,19 +74,21 @@ def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_
     configured_bits = rate_bps[:-1] * seconds
     # An interval across a change of rate belongs to neither rate.
     counted = (backlog_bytes[:-1] * 8.0 >= configured_bits) & (np.diff(rate_bps) == 0) & (seconds >= 0)
-    counted = _in_long_runs(counted, seconds, configured_bits) & (seconds > 0)
+    run = np.cumsum(np.diff(counted, prepend=False))  # one more at each start and each end of a run
+    counted = _in_long_runs(counted, run, seconds, configured_bits) & (seconds > 0)
     total_s = float(time_s[-1] - time_s[0]) if len(time_s) else 0.0
-    return _Intervals(time_s[:-1][counted], seconds[counted], delivered_bits[counted], configured_bits[counted], total_s)
+    return _Intervals(time_s[:-1][counted], seconds[counted], delivered_bits[counted], configured_bits[counted], run[counted], total_s)
 
 
-def _in_long_runs(counted: npt.NDArray[np.bool_], seconds: Floats, configured_bits: Floats) -> npt.NDArray[np.bool_]:
+def _in_long_runs(
+    counted: npt.NDArray[np.bool_], run: npt.NDArray[np.int_], seconds: Floats, configured_bits: Floats
+) -> npt.NDArray[np.bool_]:
     """Leave only the intervals of maximal runs that are long enough to judge by; how much they delivered must not choose them."""
     if not counted.any():
         return counted
-    number = np.cumsum(np.diff(counted, prepend=False))  # one more at each start and each end of a run
-    long = (np.bincount(number, seconds > 0) >= LEAST_RUN_INTERVALS) | (np.bincount(number, seconds) >= LEAST_BACKLOGGED_S)
-    long &= np.bincount(number, configured_bits) >= LEAST_RUN_BYTES * 8.0
-    kept: npt.NDArray[np.bool_] = counted & long[number]
+    long = (np.bincount(run, seconds > 0) >= LEAST_RUN_INTERVALS) | (np.bincount(run, seconds) >= LEAST_BACKLOGGED_S)
+    long &= np.bincount(run, configured_bits) >= LEAST_RUN_BYTES * 8.0
+    kept: npt.NDArray[np.bool_] = counted & long[run]
     return kept
 
 
@@ -90,7 +97,21 @@ def _judge(queue: _Intervals) -> Fidelity:
     coverage = backlogged_s / queue.total_s if queue.total_s else 0.0
     if backlogged_s < LEAST_BACKLOGGED_S:
         return Fidelity(None, coverage, None)
-    return Fidelity(float(queue.delivered_bits.sum() / queue.configured_bits.sum()), coverage, _worst_window(queue))
+    value = float(queue.delivered_bits.sum() / queue.configured_bits.sum())
+    error = _standard_error(queue, value)
+    if error > MOST_UNCERTAIN and FAITHFUL[0] - 2 * error <= value <= FAITHFUL[1] + 2 * error:
+        return Fidelity(None, coverage, None)
+    return Fidelity(value, coverage, _worst_window(queue))
+
+
+def _standard_error(queue: _Intervals, value: float) -> float:
+    """Return the standard error of the value by how much the runs differ; none of a single run."""
+    delivered, configured = np.bincount(queue.run, queue.delivered_bits), np.bincount(queue.run, queue.configured_bits)
+    runs = int((configured > 0).sum())
+    if runs < 2:
+        return 0.0
+    left_over = delivered - value * configured
+    return float(np.sqrt(runs / (runs - 1) * np.square(left_over).sum()) / configured.sum())
 
 
 def _worst_window(queue: _Intervals) -> float | None:

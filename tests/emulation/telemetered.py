@@ -54,6 +54,7 @@ def counted_beside_iperf3(rate_bps: float, seconds: float) -> dict[str, Any]:
 
     network = boot(dumbbell(4, LinkSpec(rate_bps, 0.002), LinkSpec(2 * rate_bps)), 1500)
     recorder = Recorder(network, Path(PRIVATE_DIR))
+    time.sleep(1.2)  # the first OpenFlow counters are from before the flow
     flow = iperf(network, "h1", "h3", seconds)
     told = json.loads(flow.communicate()[0])["end"]
     time.sleep(2.2)  # the last OpenFlow counters are up to a second old

@@ -94,9 +94,9 @@ def test_a_worker_that_dies_ends_the_run_with_its_reason_and_keeps_the_record(ex
     os.kill(workers_of(folder / "none")[1], signal.SIGKILL)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "worker 1 killed by signal 9" in output
+    assert "worker 1 was killed by signal 9" in output
     told = manifest(folder, "none")
     assert (told["status"], told["valid"]) == ("failed", False)
-    assert "worker 1 killed by signal 9" in told["reason"]
+    assert "worker 1 was killed by signal 9" in told["reason"]
     assert (folder / "none/stream/steps-0.jsonl").stat().st_size > 0
     nothing_is_left(before)

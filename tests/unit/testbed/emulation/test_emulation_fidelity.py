@@ -165,3 +165,31 @@ def test_a_queue_that_is_always_backlogged_has_the_same_fidelity_however_it_is_s
     coarser = tuple(column[[0, *sorted(kept), len(served)]] for column in samples)
     assert fidelity(*coarser).value == pytest.approx(fidelity(*samples).value)
     assert fidelity(*coarser).coverage == pytest.approx(1.0)
+
+
+def bursts(count: int, served: float, scatter_frames: int) -> tuple[np.ndarray, ...]:
+    """Sample every 5 ms a queue of 10 Mbit/s that is backlogged for 20 ms at a time; frames at the ends come or do not come."""
+    frame, interval_s, rate_bps = 1514, 0.005, 10e6
+    per_interval = rate_bps * interval_s / 8
+    times, sent, backlog, total = [], [], [], 0.0
+    for burst in range(count):
+        for interval in range(8):
+            times.append(len(times) * interval_s)
+            sent.append(total)
+            backlogged = interval < 4
+            backlog.append(2 * per_interval if backlogged else 0.0)
+            total += served * per_interval if backlogged else 0.0
+            if interval == 3:
+                total += scatter_frames * frame * (1 if burst % 2 else -1)
+    return np.array(times), np.array(sent), np.array(backlog), np.full(len(times), rate_bps)
+
+
+def test_short_runs_that_scatter_too_much_claim_nothing():
+    assert fidelity(*bursts(8, 1.0, 2)).value is None
+    assert fidelity(*bursts(800, 1.0, 2)).value == pytest.approx(1.0, abs=0.005)  # many of them tell enough
+    assert fidelity(*bursts(8, 1.0, 0)).value == pytest.approx(1.0)  # and so do few that agree
+
+
+def test_what_is_bad_beyond_doubt_is_told_however_much_it_scatters():
+    told = fidelity(*bursts(20, 0.7, 1)).value
+    assert told == pytest.approx(0.7, abs=0.02)
