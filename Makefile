@@ -26,8 +26,8 @@ experiment: $(READY) ## run EXPERIMENT (default experiments/quick.yaml) and draw
 figures: $(READY) ## draw the figures of RESULTS again (default results/quick), without root
 	@$(BIN)/testbed report $(RESULTS)
 
-sweep: $(READY) ## sweep bandwidth and delay (experiments/sweep.yaml), resumable
-	@$(SUDO) $(BIN)/testbed run --resume experiments/sweep.yaml
+sweep: $(READY) ## sweep bandwidth and delay (experiments/sweep.yaml), with heat maps; resumable
+	@$(SUDO) $(BIN)/testbed sweep experiments/sweep.yaml
 
 reproduce: $(READY) ## the papers' figures (not there yet)
 	@echo "make reproduce: the papers' scenarios are not built yet; 'make experiment' and 'make study' compare the schemes" >&2; exit 2

@@ -1,11 +1,11 @@
-"""Turn a results folder into its summary and figures."""
+"""Turn a results folder into its summary, its long table and its figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis import style, summary
+from analysis import style, summary, table
 from analysis.figures import FIGURES
 from analysis.load import load
 
@@ -20,9 +20,11 @@ class Report:
 
 
 def write_report(folder: Path | str) -> Report:
-    """Write summary.csv and figures/*.png and *.pdf into the results folder."""
+    """Write summary.csv, table.csv, table.parquet and figures/*.png and *.pdf into the results folder."""
     results = load(folder)
-    paths = [summary.write_summary(summary.summarise(results), results.folder / "summary.csv")]
+    rows = summary.summarise(results)
+    paths = [summary.write_summary(rows, results.folder / "summary.csv")]
+    paths += table.write_table(table.long_table(results, rows), results.folder)
     skipped: dict[str, str] = {}
     for name, module in FIGURES.items():
         figure = module.draw(results)

@@ -22,12 +22,15 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.transforms import ScaledTranslation
 
+from analysis.files import whole
+
 Canvas = Figure | SubFigure
 WIDTH_IN = 8.0  # 1200 pixels: legible at the width of a README
 INVALID_HATCH = "xxxx"
 REPLAY_HATCH = "...."
 INK, MUTED, GRID, INVALID = "#222222", "#666666", "#dddddd", "#b3261e"
 FOOTNOTE_PT = 7.0
+MAX_PIXELS = 60_000  # a side; the renderer ends at 65 536
 LINE_STYLES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 # From Paul Tol's muted palette, safe for colour-blind readers; only for schemes the registry does not know
 NEUTRAL_COLOURS = ("#332288", "#44AA99", "#117733", "#999933", "#CC6677", "#882255", "#AA4499", "#6699CC")
@@ -182,10 +185,12 @@ def nothing(axes: Axes, reason: str) -> None:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write the figure as PNG (150 dpi) and PDF."""
+    """Write the figure as PNG (150 dpi, fewer if it is too large for that) and PDF."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    dpi = min(150.0, MAX_PIXELS / max(figure.get_size_inches()))
     with look():
         for path in paths:
-            figure.savefig(path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+            with whole(path) as temporary:
+                figure.savefig(temporary, dpi=dpi, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
     return paths

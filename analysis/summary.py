@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import metrics
+from analysis.files import whole
 from analysis.load import Results, Run, dig
 
 BASELINE = "none"
@@ -47,7 +48,8 @@ def summarise(results: Results) -> pd.DataFrame:
 
 def write_summary(table: pd.DataFrame, path: Path) -> Path:
     """Write the table as CSV, an empty cell for what is not known."""
-    table.to_csv(path, index=False, float_format="%.6g")
+    with whole(path) as temporary:
+        table.to_csv(temporary, index=False, float_format="%.6g")
     return path
 
 

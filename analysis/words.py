@@ -17,15 +17,20 @@ def quantity(value: float, unit: str) -> str:
     """Return a number with an SI prefix: 40 Mbit/s, 50 kB, 5 ms."""
     if value == 0:
         return f"0 {unit}"
-    steps = SMALL if unit == "s" else LARGE
-    scale, prefix = next((step for step in steps if abs(value) >= step[0] * 0.9995), steps[-1])
+    scale, prefix = prefix_of(value, unit)
     digits = 0 if abs(value / scale) >= 99.95 else 3
     return f"{value / scale:.{digits}f} {prefix}{unit}" if not digits else f"{value / scale:.3g} {prefix}{unit}"
 
 
+def prefix_of(value: float, unit: str) -> tuple[float, str]:
+    """Return the SI prefix that suits a number, and what to divide by: 40e6 bit/s is in M."""
+    steps = SMALL if unit == "s" else LARGE
+    return next((step for step in steps if abs(value) >= step[0] * 0.9995), steps[-1])
+
+
 def cell_words(cell: dict[str, Any]) -> str:
     """Return a cell as a panel's title: `rate 10 Mbit/s, delay 5 ms`."""
-    return ", ".join(f"{_short(key)} {_value(key, value)}" for key, value in cell.items())
+    return ", ".join(f"{short_name(key)} {_value(key, value)}" for key, value in cell.items())
 
 
 def bottlenecks(run: Run) -> list[dict[str, Any]]:
@@ -87,7 +92,7 @@ def _of(count: int, total: int) -> str:
     return f"{count} of {total} run{'s' * (total > 1)}"
 
 
-def _short(key: str) -> str:
+def short_name(key: str) -> str:
     """Return the last part of a field's path, without its unit, with the link it belongs to if that is not the bottleneck."""
     parts = [part for part in key.split(".") if part not in ("topology", "workload", "bottleneck")]
     last = parts[-1] if parts else key

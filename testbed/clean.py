@@ -15,7 +15,7 @@ def clean(results: Path) -> Iterator[str]:
         manifest = read_json(path)
         if manifest is None or manifest.get("status") != "running" or is_running(manifest.get("runner", {})):
             continue
-        manifest.update(status="failed", reason="killed before it ended", invalid_reasons=["the run was killed"])
+        manifest.update(status="failed", reason="killed before it ended", invalid_reasons=["the run was killed"], cut_short=True)
         write_json(path, manifest)
         yield f"{path.parent}: marked as failed, it was killed before it ended; what it recorded is in its stream folder"
         for leftover in sorted(path.parent.glob(".*.new")):

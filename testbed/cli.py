@@ -1,20 +1,25 @@
-"""The command line: testbed run | watch | report | doctor | clean | schemes | topologies."""
+"""The command line: testbed run | sweep | watch | report | doctor | clean | schemes | topologies."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testbed import processes
+from testbed import disk, processes
+from testbed.errors import DiskFull, Interrupted, Refusal
 from testbed.ownership import give_to_caller
 from testbed.spec import SpecError
+
+if TYPE_CHECKING:
+    from testbed.planning import Options
 
 BAD_INPUT = 2
 FAILED = 1
@@ -33,6 +38,8 @@ errors = Console(stderr=True, soft_wrap=True)
 
 Results = Annotated[Path, typer.Option(help="Where results folders are.", envvar="TESTBED_RESULTS")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Share = Annotated[bool, typer.Option("--share", help="Do not wait for another run on this machine; both are flagged.")]
+Force = Annotated[bool, typer.Option("--force", help="Run beyond the machine's measured ceiling; the run is marked.")]
 
 
 @app.command()
@@ -40,8 +47,12 @@ def run(
     file: Annotated[Path, typer.Argument(help="An experiment file, e.g. experiments/quick.yaml.")],
     results: Results = Path("results"),
     resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs of an earlier try, do the rest.")] = False,
-    share: Annotated[bool, typer.Option("--share", help="Do not wait for another run on this machine; both are flagged.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Run beyond the machine's measured ceiling; the run is marked.")] = False,
+    share: Share = False,
+    force: Force = False,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="RUN", help="One run of the plan, by its name, into the shared results folder; no report."),
+    ] = None,
     listen: Annotated[
         int | None,
         typer.Option("--listen", metavar="PORT", min=1, max=65535, help="Serve the API on 127.0.0.1:PORT too, e.g. for Prometheus."),
@@ -53,24 +64,50 @@ def run(
     Each run boots a network of its own, verifies its rates and round-trip times, trains, and judges whether the emulation was
     faithful. The results are in results/NAME: docs/results.md tells what each file and number means.
     """
-    from testbed import runner
+    from testbed.planning import Options
 
-    options = runner.Options(results, share=share, force=force, resume=resume, listen_port=listen)
-    out = errors if as_json else console
+    options = Options(results, share=share, force=force, resume=resume, listen_port=listen, only=only)
+    folder = _run(file, options, "go on with --resume" if only is None else "give the same command again", as_json)
+    runs = folder.glob("*/manifest.json") if only is None else [folder / only / "manifest.json"]
+    if only is None:
+        _report(folder, as_json)
+    elif as_json:
+        print(json.dumps({"folder": str(folder), "run": only, **_verdict(folder / only / "manifest.json")}, indent=1))
+    _exit_by(runs)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="An experiment file, e.g. experiments/sweep.yaml.")],
+    results: Results = Path("results"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and how long it will take; run nothing.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again also what has failed twice.")] = False,
+    share: Share = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Run every cell, scheme and repeat of an experiment file; stop it at any time, the same command goes on.
+
+    Finished runs are skipped, a run that fails is tried once more, and a failure never stops the rest. Then the summary, the long
+    table (table.csv) and the figures are written, for two swept numbers with heat maps.
+    """
+    from testbed import planning
+
+    options = planning.Options(results, share=share, force=force, sweep=True, retry=retry)
     try:
-        folder = runner.run_experiment(file, options, out)
-    except SpecError as error:
+        plan = planning.plan_experiment(file, options)
+    except (SpecError, Refusal) as error:
         _fail(str(error), BAD_INPUT)
-    except runner.Refusal as error:
-        _fail(str(error), BAD_INPUT)
-    except (runner.Interrupted, KeyboardInterrupt):
-        _fail("interrupted: what was recorded is kept, the run is marked as failed; go on with --resume", INTERRUPTED)
+    if dry_run and as_json:
+        print(json.dumps(plan.to_json(), indent=1))
+        return
+    for sentence in plan.sentences():
+        (errors if as_json else console).print(sentence, soft_wrap=True, highlight=False)
+    if dry_run:
+        return
+    folder = _run(file, options, "the same command goes on", as_json)
     _report(folder, as_json)
-    manifests = [json.loads(path.read_text()) for path in folder.glob("*/manifest.json")]
-    if any(manifest["status"] != "complete" for manifest in manifests):
-        raise typer.Exit(FAILED)
-    if not all(manifest["valid"] for manifest in manifests):
-        raise typer.Exit(INVALID)
+    _exit_by(folder / run.slug / "manifest.json" for run in plan.runs)
 
 
 @app.command()
@@ -95,7 +132,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A results folder, e.g. results/quick.")],
     as_json: Json = False,
 ) -> None:
-    """Write summary.csv and the figures of a results folder again; needs no root."""
+    """Write summary.csv, table.csv and the figures of a results folder again; needs no root."""
     _report(folder, as_json)
 
 
@@ -152,6 +189,34 @@ def topologies(as_json: Json = False) -> None:
     _list([{"kind": name, "summary": summary} for name, summary in listing()], as_json)
 
 
+def _run(file: Path, options: Options, how_to_go_on: str, as_json: bool) -> Path:
+    """Run an experiment; leave with a sentence if it cannot be run, or not to its end."""
+    from testbed import runner
+
+    try:
+        return runner.run_experiment(file, options, errors if as_json else console)
+    except (SpecError, Refusal) as error:
+        _fail(str(error), BAD_INPUT)
+    except DiskFull as error:
+        _fail(str(error), FAILED)
+    except (Interrupted, KeyboardInterrupt):
+        _fail(f"interrupted: what was recorded is kept, the run is marked as failed; {how_to_go_on}", INTERRUPTED)
+
+
+def _verdict(path: Path) -> dict[str, Any]:
+    manifest = json.loads(path.read_text())
+    return {key: manifest[key] for key in ("status", "valid", "reason", "invalid_reasons") if key in manifest}
+
+
+def _exit_by(paths: Iterable[Path]) -> None:
+    """Leave by the exit code that tells whether all runs are complete and to be believed."""
+    verdicts = [_verdict(path) for path in paths if path.exists()]
+    if any(verdict["status"] != "complete" for verdict in verdicts):
+        raise typer.Exit(FAILED)
+    if not all(verdict["valid"] for verdict in verdicts):
+        raise typer.Exit(INVALID)
+
+
 def _list(rows: list[dict[str, str]], as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows, indent=1))
@@ -166,10 +231,13 @@ def _report(folder: Path, as_json: bool) -> None:
     import analysis
 
     try:
-        written = analysis.write_report(folder)
-        summary = analysis.summarise(analysis.load(folder))
+        with disk.watched(folder):
+            written = analysis.write_report(folder)
+            summary = analysis.summarise(analysis.load(folder))
     except analysis.ResultsError as error:
         _fail(str(error), BAD_INPUT)
+    except DiskFull as error:
+        _fail(str(error), FAILED)
     give_to_caller(folder)
     if as_json:
         rows = json.loads(summary.to_json(orient="records"))
@@ -182,7 +250,7 @@ def _report(folder: Path, as_json: bool) -> None:
     console.print(_summary_table(summary))
     for problem in written.problems:
         console.print(problem, style="yellow")
-    console.print(f"summary: {folder / 'summary.csv'}\nfigures: {folder / 'figures'}")
+    console.print(f"summary: {folder / 'summary.csv'}\ntable: {folder / 'table.csv'}\nfigures: {folder / 'figures'}", soft_wrap=True)
 
 
 def _summary_table(summary: Any) -> Table:

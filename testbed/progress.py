@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from testbed.forecast import Duration
+
 PLAIN_INTERVAL_S = 10.0
 RATE_WINDOW_S = 5.0
 TAIL_BYTES = 8192
@@ -75,19 +77,30 @@ class Progress:
         self._total = total_runs
         self._number = 0
         self._label = ""
+        self._this, self._after = Duration(), Duration()
         self._live: Live | None = None
         self._printed_at = 0.0
+
+    def expect(self, this: Duration, after: Duration) -> None:
+        """Note how long the next run and those after it are expected to take."""
+        self._this, self._after = this, after
 
     def begin(self, number: int, label: str) -> None:
         """Run `number` of the experiment begins (again)."""
         self._number = number
         self._label = label
         self._printed_at = time.monotonic()
+        starting = "starting" + self._all_left(self._this)
         if self._console.is_terminal:
-            self._live = Live(self._line("starting"), console=self._console, auto_refresh=False, transient=True)
+            self._live = Live(self._line(starting), console=self._console, auto_refresh=False, transient=True)
             self._live.start(refresh=True)
         else:
-            self._console.print(self._line("starting"), soft_wrap=True)
+            self._console.print(self._line(starting), soft_wrap=True)
+
+    def pass_over(self, number: int, label: str, text: str, style: str = "") -> None:
+        """Run `number` is not to be done now."""
+        self._number, self._label = number, label
+        self.end(text, style)
 
     def stage(self, text: str) -> None:
         """Tell what the run is doing before its first step."""
@@ -103,7 +116,7 @@ class Progress:
         parts += [f"ratio {state.ratio:g}"] if state.ratio is not None else []
         parts += [f"backlog {state.backlog_bytes / 1e3:5.1f} kB"] if state.backlog_bytes is not None else []
         parts += [f"{state.left_s:4.0f} s left"] if state.left_s is not None else []
-        line = self._line("  ".join(parts))
+        line = self._line("  ".join(parts) + self._all_left(Duration(unknown_runs=1) if state.left_s is None else Duration(state.left_s)))
         if self._live is not None:
             self._live.update(line, refresh=True)
         elif time.monotonic() - self._printed_at >= PLAIN_INTERVAL_S:
@@ -120,6 +133,10 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    def _all_left(self, this: Duration) -> str:
+        """Say how long all will take, if more than one run is to come."""
+        return f"  (all: {(this + self._after).words()} left)" if self._after != Duration() else ""
 
     def _line(self, text: str, style: str = "") -> Text:
         return Text.assemble((f"[{self._number}/{self._total}] ", "dim"), (f"{self._label:24s} ", "bold"), (text, style))

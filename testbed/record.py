@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,8 @@ SCHEMA = 1
 TABLES = {"steps": "steps-*.jsonl", "evals": "evals.jsonl", "links": "links.jsonl", "events": "events-*.jsonl"}
 TIMES = {"mono_s": "t_s", "openflow_mono_s": "openflow_t_s"}  # the monotonic clock's columns, and their names in Parquet
 
+ASIDE = ".{}.earlier"  # where an attempt is while the next one's folder is made
+
 LINK_COLUMNS = pa.schema(
     [(name, pa.float64()) for name in ("mono_s", "rate_bps", "openflow_mono_s")]
     + [(name, pa.string()) for name in ("link", "source", "target", "queue")]
@@ -26,14 +31,24 @@ LINK_COLUMNS = pa.schema(
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file so that it is always whole: the old content or the new."""
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w") as file:
+    """Write a JSON file so that it is always whole, the old content or the new, whoever else is writing it."""
+    with _whole(path) as temporary, temporary.open("w") as file:
         json.dump(content, file, indent=1)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(path)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Give the name of a file to write, which takes its place once it is whole; several machines may share the folder."""
+    temporary = path.with_name(f".{path.name}.{platform.node()}-{os.getpid()}.new")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -53,7 +68,7 @@ class RunFolder:
         self.path = path
         self.stream = path / "stream"
         self.logs = path / "logs"
-        aside = path.with_name(f".{path.name}.earlier")
+        aside = path.with_name(ASIDE.format(path.name))
         if aside.exists():  # left by a kill between the two renames: it goes back to where it came from
             path.mkdir(parents=True, exist_ok=True)
             aside.rename(path / f"earlier-{time.time_ns()}")
@@ -122,10 +137,8 @@ class RunFolder:
                 table = table.sort_values("t_s", kind="stable", ignore_index=True)
             if name == "events" and "data" in table.columns:
                 table["data"] = table["data"].map(json.dumps)
-            target = self.path / f"{name}.parquet"
-            temporary = target.with_name(f".{target.name}.new")
-            table.to_parquet(temporary, index=False)
-            temporary.replace(target)
+            with _whole(self.path / f"{name}.parquet") as temporary:
+                table.to_parquet(temporary, index=False)
 
     def drop_stream(self) -> None:
         """Remove the JSON lines, once the manifest says `complete`."""

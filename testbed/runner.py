@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 import shlex
@@ -10,9 +9,10 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -20,60 +20,54 @@ from typing import Any
 
 from rich.console import Console
 
-from testbed import machine, spec
+from testbed import disk, machine, spec
+from testbed.attempts import Standing, history
 from testbed.emulation import backend
 from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
+from testbed.errors import Interrupted, Refusal
+from testbed.experiment_folder import describe, manifests, refuse_other, rename_away
 from testbed.lock import MachineLock
 from testbed.ownership import give_to_caller
-from testbed.processes import this_process
+from testbed.planning import Options, chosen, survey
+from testbed.processes import is_running, this_process
 from testbed.progress import Progress, Watcher
-from testbed.record import SCHEMA, RunFolder, read_json, write_json
+from testbed.record import SCHEMA, RunFolder
 from testbed.spec import Experiment
 from testbed.sweep import Run, expand
 from topologies.load import ring_load_bps
 from workloads.datasets import DatasetError, check_dataset
 
-ATTEMPTS = 2  # a run whose network was not faithful is done once more; the first is kept in its folder `earlier`
-
-
-class Refusal(RuntimeError):
-    """The experiment cannot be run here as asked; nothing was created. The message has the remedy."""
-
-
-class Interrupted(BaseException):
-    """Ctrl-C, or a polite signal to end."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to run."""
-
-    results: Path = Path("results")
-    share: bool = False  # do not wait for another run on this machine
-    force: bool = False  # run beyond the machine's measured ceiling
-    resume: bool = False  # keep the complete runs of an earlier try
-    listen_port: int | None = None  # serve the API on this port of the loopback too
-
 
 def run_experiment(path: Path, options: Options, console: Console) -> Path:
-    """Run every run of an experiment file; return the results folder."""
+    """Run every run of an experiment file, or the one asked for; return the results folder."""
     experiment = spec.load(path)
-    runs = expand(experiment)
+    planned = expand(experiment)
+    runs = chosen(planned, options.only)
     check(experiment, runs)
     _check_port(options.listen_port)
-    with MachineLock(options.share, lambda text: console.print(text, style="yellow", soft_wrap=True)) as lock:
+    folder = options.results / experiment.name
+    with MachineLock(options.share, lambda text: console.print(text, style="yellow", soft_wrap=True)) as lock, disk.watched(folder):
         if not options.force:
             check_ceiling(runs, console)
-        folder = _experiment_folder(experiment, runs, path, options, console)
+        _open_folder(folder, experiment, planned, path, options, console)
+        schedule = survey(experiment, runs, folder, options)
         progress = Progress(console, len(runs))
         try:
             with _signals_raise():
                 for number, run in enumerate(runs, 1):
-                    _run_until_believed(number, run, folder, options, lock, progress)
+                    stands = schedule.standings[run.slug]
+                    if not _is_passed_over(number, run, folder, stands, progress):
+                        progress.expect(schedule.forecast.of(run), schedule.after(number))
+                        schedule.forecast.learn(_run_until_believed(number, run, folder, options, lock, progress, stands))
         finally:
             progress.close()
-            give_to_caller(folder)
+            if options.only is None:
+                give_to_caller(folder)
+            else:  # others may be at work beside it
+                give_to_caller(folder, below=False)
+                give_to_caller(folder / "experiment.json")
+                give_to_caller(folder / options.only)
     return folder
 
 
@@ -138,51 +132,50 @@ def check_ceiling(runs: list[Run], console: Console) -> None:
         raise Refusal("\n".join(problems.values()))
 
 
-def _experiment_folder(experiment: Experiment, runs: list[Run], path: Path, options: Options, console: Console) -> Path:
-    folder = options.results / experiment.name
-    resolved = spec.resolved(experiment)
-    if folder.exists():
-        before = read_json(folder / "experiment.json") or {}
-        if options.resume and before.get("spec") != resolved:
-            raise Refusal(f"{folder} holds another version of this experiment: run without --resume to start anew (the old folder is kept)")
-        if not options.resume:
-            kept = _free_name(folder)
-            folder.rename(kept)
-            console.print(f"the earlier results are kept in {kept}", soft_wrap=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
+def _open_folder(folder: Path, experiment: Experiment, planned: list[Run], path: Path, options: Options, console: Console) -> None:
+    content: dict[str, Any] = {
         "schema": SCHEMA,
         "name": experiment.name,
-        "spec": resolved,
+        "spec": spec.resolved(experiment),
         "file": path.read_text(),
-        "planned": [run.slug for run in runs],
+        "planned": [run.slug for run in planned],
         "command": shlex.join(["testbed", *sys.argv[1:]]),
     }
-    write_json(folder / "experiment.json", content)
-    return folder
+    if options.keeps:
+        refuse_other(folder, content["spec"], options.remedy)
+    else:
+        rename_away(folder, lambda text: console.print(text, soft_wrap=True))
+    describe(folder, content, anew=options.only is None)
 
 
-def _free_name(folder: Path) -> Path:
-    """Name an earlier results folder by when it was made."""
-    made = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
-    name = f"{folder.name}.{made:%Y%m%dT%H%M%S}"
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    return next(path for name in names if not (path := folder.with_name(name)).exists())
+def _is_passed_over(number: int, run: Run, folder: Path, stands: Standing, progress: Progress) -> bool:
+    """Tell whether a run is not to be done now, and say why."""
+    found = manifests(folder / run.slug)[0] or {}
+    runner = found.get("runner", {}) if found.get("status") == "running" else {}
+    if runner and runner != this_process() and is_running(runner):
+        progress.pass_over(number, run.slug, "another process is at it", "yellow")
+    elif stands.state == "left":
+        progress.pass_over(number, run.slug, "failed twice and left as it is; --retry tries it again", "yellow")
+    elif stands.state == "done":
+        progress.pass_over(number, run.slug, "already there", "dim")
+    else:
+        return False
+    return True
 
 
-def _run_until_believed(number: int, run: Run, folder: Path, options: Options, lock: MachineLock, progress: Progress) -> None:
-    before = read_json(folder / run.slug / "manifest.json") or {}
-    if options.resume and before.get("status") == "complete":
-        progress.begin(number, run.slug)
-        progress.end("already there", "dim")
-        return
-    earlier: list[dict[str, Any]] = []
-    for attempt in range(1, ATTEMPTS + 1):
-        progress.begin(number, run.slug if attempt == 1 else f"{run.slug} (again)")
+def _run_until_believed(
+    number: int, run: Run, folder: Path, options: Options, lock: MachineLock, progress: Progress, stands: Standing
+) -> dict[str, Any]:
+    """Run a run as often as it needs and may; return its last manifest."""
+    earlier, manifest = list(stands.history), dict[str, Any]()
+    for attempt in range(stands.tries):
+        progress.begin(number, run.slug if attempt == 0 else f"{run.slug} (again)")
         manifest = _run_once(run, folder, options, lock, progress, earlier)
-        if manifest["valid"] or not (manifest["status"] == "complete" or manifest.get("verification_failed")):
-            return
-        earlier.append({"attempt": attempt, **{key: manifest[key] for key in ("status", "reason", "invalid_reasons")}})
+        worth_more = manifest["status"] == "complete" or manifest.get("verification_failed") or options.persistent
+        if manifest["valid"] or not worth_more:
+            break
+        earlier = list(history(manifest))
+    return manifest
 
 
 def _run_once(
@@ -198,21 +191,31 @@ def _run_once(
         judged = judge(plan, record)
         record.to_parquet(judged["origin_mono_s"])
         record.save(**judged, status="complete", finished=_now(), shared_machine=lock.was_shared(began))
-        record.drop_stream()
-    except (backend.RunFailed, Unjudgeable) as failure:
-        unverified = isinstance(failure, backend.NotFaithful)
-        reasons = [str(failure) if unverified else "the run failed"]
-        record.save(status="failed", reason=str(failure), invalid_reasons=reasons, verification_failed=unverified, finished=_now())
-        progress.end(f"failed: {failure}", "red")
-        return record.manifest
     except (Interrupted, KeyboardInterrupt):
-        record.save(status="failed", reason="interrupted by the user", invalid_reasons=["the run was interrupted"], finished=_now())
+        _mark(record, "interrupted by the user", "the run was interrupted", cut_short=True)
         raise
-    except BaseException as error:  # a fault of ours, or a full disk: the folder says so too
-        record.save(status="failed", reason=f"{type(error).__name__}: {error}", invalid_reasons=["the run failed"], finished=_now())
-        raise
+    except BaseException as error:
+        if disk.is_full(error, folder):
+            _mark(record, "the disk was full", "the disk was full", cut_short=True)
+            raise disk.full(folder) from error
+        unverified, expected = isinstance(error, backend.NotFaithful), isinstance(error, backend.RunFailed | Unjudgeable)
+        reason = str(error) if expected else f"{type(error).__name__}: {error}"
+        _mark(record, reason, reason if unverified else "the run failed", verification_failed=unverified)
+        if not expected:
+            if not (options.persistent and isinstance(error, Exception)):  # a fault of ours
+                raise
+            (record.logs / "runner.log").write_text("".join(traceback.format_exception(error)))
+        progress.end(f"failed: {reason}", "red")
+        return record.manifest
+    record.drop_stream()
     _tell_end(record.manifest, progress)
     return record.manifest
+
+
+def _mark(record: RunFolder, reason: str, invalid_reason: str, **marks: bool) -> None:
+    """Mark a run as failed, if there is room to."""
+    with suppress(OSError):
+        record.save(status="failed", valid=False, reason=reason, invalid_reasons=[invalid_reason], finished=_now(), **marks)
 
 
 def _tell_end(manifest: dict[str, Any], progress: Progress) -> None:

@@ -168,16 +168,18 @@ def test_the_report_writes_everything_and_says_what_was_wrong(folder: Path) -> N
     (folder / "topk-0.1-train-0" / "links.parquet").write_bytes(b"broken")
     report = write_report(folder)
     names = {path.relative_to(folder).as_posix() for path in report.paths}
-    assert names == {"summary.csv"} | {f"figures/{name}.{kind}" for name in FIGURES for kind in ("png", "pdf")}
+    drawn = [name for name in FIGURES if not name.startswith("heatmap")]
+    assert names == {"summary.csv", "table.csv", "table.parquet"} | {f"figures/{name}.{kind}" for name in drawn for kind in ("png", "pdf")}
     assert all(path.stat().st_size > 0 for path in report.paths)
     assert len(report.problems) == 1
-    assert report.skipped == {}
+    assert set(report.skipped) == set(FIGURES) - set(drawn)
+    assert set(report.skipped.values()) == {"fewer than two numbers are swept"}
 
 
 def test_the_report_skips_a_figure_with_nothing_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "save", lambda figure, folder, name: [])
     folder = write_experiment(tmp_path / "x", [FakeRun("none", workload="replay")])
-    assert list(write_report(folder).skipped) == ["accuracy_time"]
+    assert [name for name in write_report(folder).skipped if not name.startswith("heatmap")] == ["accuracy_time"]
     assert json.loads((folder / "experiment.json").read_text())["name"] == "x"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ import pytest
 from rich.text import Text
 from typer.testing import CliRunner
 
+import analysis
 from testbed import cli, doctor, machine, runner
 from testbed.doctor import Finding
+from testbed.errors import DiskFull
 from testbed.processes import this_process
 from testbed.record import write_json
 
@@ -48,7 +51,7 @@ def testbed(*arguments: str) -> Done:
 testbed.__test__ = False  # a helper, though its name begins like a test's
 
 
-@pytest.mark.parametrize("command", ["run", "watch", "report", "doctor", "clean", "schemes", "topologies"])
+@pytest.mark.parametrize("command", ["run", "sweep", "watch", "report", "doctor", "clean", "schemes", "topologies"])
 def test_every_command_explains_itself(command):
     done = testbed(command, "--help")
     assert done.exit_code == 0
@@ -58,7 +61,7 @@ def test_every_command_explains_itself(command):
 def test_help_lists_every_command():
     done = testbed("--help")
     assert done.exit_code == 0
-    for command in ("run", "watch", "report", "doctor", "clean", "schemes", "topologies"):
+    for command in ("run", "sweep", "watch", "report", "doctor", "clean", "schemes", "topologies"):
         assert command in done.stdout
 
 
@@ -157,6 +160,74 @@ def test_an_interrupted_experiment_says_how_to_go_on(monkeypatch, how):
     done = testbed("run", "good.yaml")
     assert done.exit_code == 130
     assert "--resume" in done.stderr
+
+
+def test_a_dry_run_needs_no_root_prints_the_plan_and_creates_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    done = testbed("sweep", "good.yaml", "--dry-run")
+    assert done.exit_code == 0
+    assert "small: 1 cell x 1 scheme x 1 repeat = 1 run, into results/small" in done.stdout
+    assert "0 done, 1 to do" in done.stdout
+    plan = json.loads(testbed("sweep", "good.yaml", "--dry-run", "--json", "--results", "there").stdout)
+    assert (plan["folder"], plan["to_do"], plan["estimated_s"]) == ("there/small", 1, 32.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["good.yaml"]
+
+
+def test_a_sweep_over_an_unknown_field_is_told_by_line(tmp_path):
+    (tmp_path / "bad.yaml").write_text(GOOD + "sweep: {topology.link.rat: [1mbit]}\n")
+    done = testbed("sweep", "bad.yaml", "--dry-run")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("bad.yaml:5: ")
+
+
+def test_a_sweep_is_planned_run_and_reported(monkeypatch, tmp_path):
+    seen = []
+    (tmp_path / "good.yaml").write_text(GOOD)
+    monkeypatch.setattr(cli, "_report", lambda folder, as_json: seen.append(folder))
+    monkeypatch.setattr(runner, "run_experiment", lambda file, options, console: seen.append(options) or tmp_path)
+    assert testbed("sweep", "good.yaml", "--retry", "--share", "--force").exit_code == 0
+    options, folder = seen
+    assert (options.sweep, options.retry, options.share, options.force, options.only) == (True, True, True, True, None)
+    assert folder == tmp_path
+
+
+def test_an_interrupted_sweep_and_a_full_disk_are_told_in_a_sentence(monkeypatch, tmp_path):
+    (tmp_path / "good.yaml").write_text(GOOD)
+    for error, code, words in (
+        (KeyboardInterrupt(), 130, "the same command goes on"),
+        (DiskFull("the disk is full"), 1, "the disk is full"),
+    ):
+
+        def stopped(file, options, console, error=error):
+            raise error
+
+        monkeypatch.setattr(runner, "run_experiment", stopped)
+        done = testbed("sweep", "good.yaml")
+        assert (done.exit_code, len(done.stderr.strip().splitlines())) == (code, 1)
+        assert words in done.stderr
+
+
+def test_a_disk_too_full_for_the_report_is_told_in_a_sentence(monkeypatch, tmp_path):
+    def full(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(analysis, "write_report", full)
+    done = testbed("report", str(tmp_path))
+    assert (done.exit_code, len(done.stderr.strip().splitlines())) == (1, 1)
+    assert str(tmp_path) in done.stderr
+
+
+@pytest.mark.parametrize(("status", "valid", "code"), [("complete", True, 0), ("complete", False, 3), ("failed", False, 1)])
+def test_one_run_alone_has_its_own_exit_code_and_no_report(monkeypatch, tmp_path, status, valid, code):
+    for name, manifest in (("mine", {"status": status, "valid": valid, "reason": None}), ("other", {"status": "running", "valid": False})):
+        (tmp_path / name).mkdir()
+        write_json(tmp_path / name / "manifest.json", manifest)
+    monkeypatch.setattr(cli, "_report", lambda folder, as_json: pytest.fail("reported"))
+    monkeypatch.setattr(runner, "run_experiment", lambda file, options, console: tmp_path)
+    done = testbed("run", "good.yaml", "--only", "mine", "--json")
+    assert done.exit_code == code
+    assert json.loads(done.stdout) == {"folder": str(tmp_path), "run": "mine", "status": status, "valid": valid, "reason": None}
 
 
 def test_a_report_of_a_missing_folder_is_bad_input_told_in_one_sentence(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from testbed import progress as module
+from testbed.forecast import Duration
 from testbed.progress import Progress, RunState, Watcher
 
 STEP = {"ratio": 0.1, "samples": 32}
@@ -147,6 +148,24 @@ def test_without_a_terminal_the_state_is_printed_every_ten_seconds(progress, out
     lines = output.getvalue().splitlines()[1:]
     assert len(lines) == 2
     assert " ".join(lines[0].split()) == "[1/8] none step 12 6.0 s 256.0 samples/s ratio 0.1 backlog 25.0 kB 54 s left"
+
+
+def test_the_time_left_over_all_runs_stands_beside_each(progress, output, clock):
+    progress.expect(Duration(72.0), Duration(600.0, unknown_runs=1))
+    progress.begin(1, "none")
+    clock.now += 11
+    progress.update(STATE)
+    progress.expect(Duration(72.0), Duration())
+    progress.begin(8, "fp16")
+    lines = output.getvalue().splitlines()
+    assert lines[0].endswith("starting  (all: about 11 min and 1 run of unknown length left)")
+    assert lines[1].endswith("54 s left  (all: about 11 min and 1 run of unknown length left)")
+    assert lines[2].endswith("starting")
+
+
+def test_a_run_passed_over_takes_one_line(progress, output):
+    progress.pass_over(3, "none", "already there", "dim")
+    assert [line.split() for line in output.getvalue().splitlines()] == [["[3/8]", "none", "already", "there"]]
 
 
 def test_what_is_not_known_is_not_printed(progress, output, clock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pandas as pd
 import pyarrow as pa
@@ -33,6 +34,25 @@ def test_a_write_that_fails_half_way_leaves_the_old_content_whole(tmp_path):
     with pytest.raises(TypeError):
         write_json(path, {"x": 2, "y": object()})
     assert read_json(path) == {"x": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_several_processes_may_write_the_same_file_at_once(tmp_path):
+    path = tmp_path / "a.json"
+    children = []
+    for child in range(4):
+        children.append(os.fork())
+        if children[-1] == 0:
+            code = 1
+            try:
+                for _ in range(50):
+                    write_json(path, {"x": [child] * 1000})
+                    assert len(set(read_json(path)["x"])) == 1
+                code = 0
+            finally:
+                os._exit(code)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
 
 
 @pytest.mark.parametrize("content", [None, "", '{"x": 1', "[1]", "\xff"])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import io
 import json
 import os
 import signal
 
 import pytest
+from pretended import BASE, DUMBBELL, PretendedExperiment, make_able
 from rich.console import Console
 
 from testbed import machine, runner
@@ -16,31 +15,17 @@ from testbed.emulation.backend import NotFaithful, RunFailed
 from testbed.lock import MachineLock
 from testbed.machine import MachineError
 from testbed.record import read_json
-from testbed.runner import Interrupted, Options, Refusal, check, check_ceiling, run_experiment
+from testbed.runner import Interrupted, Options, Refusal, check, check_ceiling
 from testbed.spec import from_mapping
 from testbed.sweep import expand
 
-DUMBBELL = {"kind": "dumbbell", "workers": 4, "bottleneck": {"rate": "40mbit", "delay": "5ms"}, "access": {"rate": "100mbit"}}
-REPLAY = {"kind": "replay", "model": "resnet8", "compute": "60ms", "budget": {"seconds": 20}}
 TRAIN = {"kind": "train", "model": "resnet8", "dataset": "cifar10", "optimizer": {"name": "sgd", "lr": 0.1}, "budget": {"steps": 3}}
 DEFAULT = Options()
-BASE = {"name": "small", "topology": DUMBBELL, "workload": REPLAY, "schemes": ["none", "fp16"]}
 
 
 @pytest.fixture(autouse=True)
 def able_machine(monkeypatch, tmp_path):
-    """Make this a machine that can run everything below 250 Mbit/s, and keep locks and caches in the test's own folder."""
-    (tmp_path / "lock").mkdir()
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.delenv("SUDO_UID", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(machine, "missing_packages", list)
-    monkeypatch.setattr(machine, "has_kernel_datapath", lambda: False)
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 250e6)
-    monkeypatch.setattr(machine, "congestion_controls", lambda: ["reno", "cubic"])
-    monkeypatch.setattr(machine, "versions", dict)
-    monkeypatch.setattr(machine, "git_commit", lambda: None)
-    monkeypatch.setattr(runner, "MachineLock", functools.partial(MachineLock, folder=tmp_path / "lock"))
+    make_able(monkeypatch, tmp_path)
 
 
 def reasons(options: Options = DEFAULT, **changes) -> list[str]:
@@ -139,49 +124,9 @@ def test_a_ceiling_that_cannot_be_measured_is_a_refusal(monkeypatch):
     assert reasons() == ["the trial of this machine's 1500 failed: no htb"]
 
 
-class Experiment:
-    """An experiment file and its results, run with a network that is only pretended."""
-
-    def __init__(self, folder, monkeypatch):
-        self.file = folder / "small.yaml"
-        self.results = folder / "results"
-        self.folder = self.results / "small"
-        self.output = io.StringIO()
-        self.executed: list[str] = []
-        self.verdicts: dict[str, list[list[str]]] = {}  # run -> what is wrong with each attempt; nothing unless told
-        self.fault: BaseException | None = None
-        self.write(**BASE)
-        monkeypatch.setattr(runner.backend, "execute", self.execute)
-        monkeypatch.setattr(runner, "judge", self.judge)
-
-    def write(self, **content):
-        self.file.write_text(json.dumps(content))
-
-    def execute(self, plan, record, tell, listen_port):
-        self.executed.append(plan.run)
-        tell.stage("booting the network")
-        tell.tick()
-        record.event(90.0, "booted", "network up")
-        if self.fault is not None:
-            raise self.fault
-
-    def judge(self, plan, record):
-        verdicts = self.verdicts.get(plan.run, [])
-        wrong = verdicts.pop(0) if verdicts else []
-        fidelity = {"value": 0.5 if wrong else 0.99}
-        return {"valid": not wrong, "invalid_reasons": wrong, "fidelity": fidelity, "workers": [{"steps": 7}], "origin_mono_s": 100.0}
-
-    def run(self, **options):
-        console = Console(file=self.output, width=200, force_terminal=False)
-        return run_experiment(self.file, Options(self.results, **options), console)
-
-    def manifest(self, run, *below):
-        return read_json(self.folder.joinpath(run, *below, "manifest.json"))
-
-
 @pytest.fixture
 def experiment(tmp_path, monkeypatch):
-    return Experiment(tmp_path, monkeypatch)
+    return PretendedExperiment(tmp_path, monkeypatch)
 
 
 def test_a_refused_experiment_creates_nothing(experiment, monkeypatch, tmp_path):

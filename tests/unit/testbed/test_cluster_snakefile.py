@@ -1,0 +1,76 @@
+"""The Snakefile: every run of a sweep by itself, the report at the end, and failures that stop nothing; on a pretended network."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pretended import BASE
+
+from testbed.record import read_json
+
+ROOT = Path(__file__).parents[3]
+SNAKEFILE = ROOT / "experiments" / "cluster" / "Snakefile"
+SNAKEMAKE = shutil.which("snakemake", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+RUNS = ["none_rate-10mbit", "fp16_rate-10mbit", "none_rate-20mbit", "fp16_rate-20mbit"]
+TESTBED = f"""\
+#!{sys.executable}
+import os, sys
+from pathlib import Path
+sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
+import pytest
+from pretended import PretendedExperiment, make_able
+from testbed import cli
+from testbed.emulation.backend import RunFailed
+
+aside = Path(__file__).parent / "aside"
+aside.mkdir(exist_ok=True)
+patch = pytest.MonkeyPatch()
+make_able(patch, aside)
+pretended = PretendedExperiment(aside, patch)
+pretended.faults[os.environ.get("FAILING")] = [RunFailed("worker 2 died")] * 2
+pretended.verdicts[os.environ.get("INVALID")] = [["slow"]] * 2
+cli.app()
+"""
+
+pytestmark = pytest.mark.skipif(SNAKEMAKE is None, reason="snakemake is not installed: pip install '.[cluster]'")
+
+
+@pytest.fixture
+def snakemake(tmp_path):
+    (tmp_path / "testbed").write_text(TESTBED)
+    (tmp_path / "testbed").chmod(0o755)
+    (tmp_path / "e.yaml").write_text(json.dumps({**BASE, "sweep": {"topology.bottleneck.rate": ["10mbit", "20mbit"]}}))
+
+    def call(**environment):
+        config = ["--config", "experiment=e.yaml", f"testbed={tmp_path / 'testbed'}"]
+        command = [SNAKEMAKE, "-s", SNAKEFILE, *config, "--cores", "2", "--resources", "emulations=1", "--keep-going"]
+        return subprocess.run(command, cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True, timeout=200)
+
+    return call
+
+
+def statuses(tmp_path):
+    return [(read_json(tmp_path / "results" / "small" / run / "manifest.json") or {}).get("status") for run in RUNS]
+
+
+def test_every_run_is_done_once_and_the_report_written(snakemake, tmp_path):
+    done = snakemake(INVALID=RUNS[1])  # a run that is not to be believed is a result like any other
+    assert done.returncode == 0, done.stderr
+    assert statuses(tmp_path) == ["complete"] * 4
+    assert (tmp_path / "results" / "small" / "summary.csv").exists()
+    again = snakemake()
+    assert again.returncode == 0
+    assert "starting" not in again.stdout + again.stderr
+
+
+def test_a_run_that_fails_stops_neither_the_others_nor_the_report(snakemake, tmp_path):
+    assert snakemake(FAILING=RUNS[0]).returncode != 0
+    assert statuses(tmp_path) == ["failed", "complete", "complete", "complete"]
+    assert (tmp_path / "results" / "small" / "summary.csv").exists()
+    assert len(read_json(tmp_path / "results" / "small" / RUNS[0] / "manifest.json")["earlier_attempts"]) == 1
