@@ -220,7 +220,7 @@ def _mark(record: RunFolder, reason: str, invalid_reason: str, **marks: bool) ->
 
 def _tell_end(manifest: dict[str, Any], progress: Progress) -> None:
     fidelity = manifest["fidelity"]["value"]
-    text = f"{manifest['workers'][0]['steps']} steps, fidelity {'not tested (too little backlog)' if fidelity is None else f'{fidelity:.3f}'}"
+    text = f"{manifest['workers'][0]['steps']} steps, fidelity {'not tested' if fidelity is None else f'{fidelity:.3f}'}"
     if manifest["valid"]:
         progress.end(f"done: {text}", "green")
     else:
