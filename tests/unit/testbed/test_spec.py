@@ -31,29 +31,6 @@ schemes: [none, topk-0.1]
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text: str) -> Path:
-        path = tmp_path / "e.yaml"
-        path.write_text(text)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def problems(write):
-    """Return the lines of the error, less the folder."""
-
-    def problems(text: str) -> list[str]:
-        path = write(text)
-        with pytest.raises(SpecError) as caught:
-            load(path)
-        return str(caught.value).replace(str(path), "e.yaml").splitlines()
-
-    return problems
-
-
 def test_the_quick_experiment_is_valid_and_supported():
     experiment = load(REPOSITORY / "experiments" / "quick.yaml")
     assert experiment.name == "quick"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from testbed.spec import SpecError, load, resolved, variants
+from testbed.spec import load, resolved, variants
 from topologies import LinkSpec, QueueClass
 
 TRAINING = "{name: training, min: 24mbit}"
@@ -26,29 +26,6 @@ workload: {{kind: replay, model: vgg16, compute: 60ms, budget: {{steps: 5}}}}
 schemes: [none]
 """
 CLASSES = "topology.bottleneck.classes"
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(text):
-        path = tmp_path / "e.yaml"
-        path.write_text(text)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def problems(write):
-    """Return the lines of the error, less the folder."""
-
-    def problems(text):
-        path = write(text)
-        with pytest.raises(SpecError) as caught:
-            load(path)
-        return str(caught.value).replace(str(path), "e.yaml").splitlines()
-
-    return problems
 
 
 def bottleneck(experiment):
