@@ -184,7 +184,7 @@ def schemes(as_json: Json = False) -> None:
 @app.command()
 def topologies(as_json: Json = False) -> None:
     """List the kinds of network an experiment can name."""
-    from testbed.spec_topology import listing
+    from testbed.spec.topology import listing
 
     _list([{"kind": name, "summary": summary} for name, summary in listing()], as_json)
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.spec import Experiment, Resolver, resolve_scheme, variants
+from testbed.spec import Experiment, resolve_scheme, variants
+from testbed.spec.loading import Resolver
 
 
 @dataclass(frozen=True)

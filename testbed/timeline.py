@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from itertools import count, takewhile
 from typing import Any, Literal
 
-from testbed import mahimahi
-from testbed.spec_background import Background
-from testbed.spec_condition_list import Condition
-from testbed.spec_conditions import Bounds, Mahimahi, OnLink, Ramp, Redraw, Repeated, Span, Step, Trace, Walk
-from testbed.traces import UNLIMITED, RateValue
+from testbed.spec import mahimahi
+from testbed.spec.background import Background
+from testbed.spec.condition_list import Condition
+from testbed.spec.conditions import Bounds, Mahimahi, OnLink, Ramp, Redraw, Repeated, Span, Step, Trace, Walk
+from testbed.spec.traces import UNLIMITED, RateValue
 from topologies import Network
 
 __all__ = ["UNLIMITED", "BackgroundFlow", "Change", "Timeline", "timeline"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.spec_condition_fields import Surroundings
-from testbed.spec_condition_list import read
+from testbed.spec.condition_fields import Surroundings
+from testbed.spec.condition_list import read
 from testbed.timeline import UNLIMITED, BackgroundFlow, Change, Timeline, timeline
 from topologies import LinkSpec, dumbbell
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.mahimahi import FINEST_MS, rates
-from testbed.spec_fields import Faults
-from testbed.traces import UNLIMITED, Row, parse_opportunities, parse_table, read_opportunities, read_table
+from testbed.spec.fields import Faults
+from testbed.spec.mahimahi import FINEST_MS, rates
+from testbed.spec.traces import UNLIMITED, Row, parse_opportunities, parse_table, read_opportunities, read_table
 
 PACKET_BITS = 12_000
 

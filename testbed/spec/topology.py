@@ -8,8 +8,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from testbed import units
-from testbed.spec_classes import ClassModel, QueueRate, faults_of
-from testbed.spec_fields import Count, Faults, Loss, Model, Mtu, Place, QueueLimit, Time, Whole
+from testbed.spec.classes import ClassModel, QueueRate, faults_of
+from testbed.spec.fields import Count, Faults, Loss, Model, Mtu, Place, QueueLimit, Time, Whole
 from topologies import LinkSpec, Network, dumbbell, leafspine, star
 from topologies.model import ETHERNET_HEADER_BYTES
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, StrictBool, ValidationInfo, field_validator, model_validator
 
 from controller.routing import RoutingError, RoutingPolicy, check_pin, compute_paths
-from testbed.spec_condition_fields import Surroundings
-from testbed.spec_condition_list import Condition, read
-from testbed.spec_fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
-from testbed.spec_topology import Dumbbell, LeafSpine, Star
+from testbed.spec.condition_fields import Surroundings
+from testbed.spec.condition_list import Condition, read
+from testbed.spec.fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
+from testbed.spec.topology import Dumbbell, LeafSpine, Star
 from topologies import Network
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from testbed import units
-from testbed.spec_errors import suggestion
-from testbed.spec_fields import Faults, Place
+from testbed.spec.errors import suggestion
+from testbed.spec.fields import Faults, Place
 
 UNLIMITED: Final = "unlimited"
 RateValue = float | Literal["unlimited"]

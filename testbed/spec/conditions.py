@@ -1,6 +1,6 @@
 """How a link changes during a run, as an experiment file describes it: steps, ramps, random walks, redraws and traces.
 
-A condition's keys tell what it is. `testbed.spec_condition_list` reads a whole list; `testbed.timeline` says what happens when.
+A condition's keys tell what it is. `testbed.spec.condition_list` reads a whole list; `testbed.timeline` says what happens when.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import Field, StrictBool, ValidationInfo, model_validator
 
-from testbed.spec_condition_fields import (
+from testbed.spec.condition_fields import (
     AnyTime,
     Interval,
     LinkName,
@@ -23,8 +23,8 @@ from testbed.spec_condition_fields import (
     fault_of_moment,
     surroundings,
 )
-from testbed.spec_fields import Faults, Loss, Model, Place, Rate, Time
-from testbed.traces import UNLIMITED
+from testbed.spec.fields import Faults, Loss, Model, Place, Rate, Time
+from testbed.spec.traces import UNLIMITED
 
 QUANTITIES = ("rate_bps", "delay_s", "loss")  # what may go on changing
 Q = TypeVar("Q", bound=float)

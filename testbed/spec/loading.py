@@ -14,29 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from testbed.spec_errors import dotted, field_paths, problems, suggestion
-from testbed.spec_fields import Place
-from testbed.spec_models import Experiment, Replay, Train, resolve_scheme
-from testbed.spec_topology import Dumbbell, LeafSpine, LinkModel, Star
-from testbed.spec_yaml import Document, read
-
-__all__ = [
-    "Dumbbell",
-    "Experiment",
-    "LeafSpine",
-    "LinkModel",
-    "Problem",
-    "Replay",
-    "SpecError",
-    "Star",
-    "Train",
-    "from_mapping",
-    "load",
-    "resolve_scheme",
-    "resolved",
-    "unsupported",
-    "variants",
-]
+from testbed.spec.document import Document, read
+from testbed.spec.errors import dotted, field_paths, problems, suggestion
+from testbed.spec.fields import Place
+from testbed.spec.models import Experiment, resolve_scheme
 
 Resolver = Callable[[Any], Any]
 Cell = dict[str, int]  # swept field -> index into its list of values

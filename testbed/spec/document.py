@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from testbed.spec_fields import Place
+from testbed.spec.fields import Place
 
 
 @dataclass

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from testbed.spec_condition_fields import AnyTime, HostName, Moment, fault_of_moment, surroundings
-from testbed.spec_fields import Count, Faults, Model, Place, Rate, Seconds, Whole
+from testbed.spec.condition_fields import AnyTime, HostName, Moment, fault_of_moment, surroundings
+from testbed.spec.fields import Count, Faults, Model, Place, Rate, Seconds, Whole
 
 
 class Pattern(Model):

@@ -8,10 +8,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, SerializationInfo, ValidationInfo
 
-from testbed import traces, units
-from testbed.spec_errors import suggestion
-from testbed.spec_fields import Whole
-from testbed.traces import SHORTEST_S, UNLIMITED, RateValue
+from testbed import units
+from testbed.spec import traces
+from testbed.spec.errors import suggestion
+from testbed.spec.fields import Whole
+from testbed.spec.traces import SHORTEST_S, UNLIMITED, RateValue
 
 
 @dataclass(frozen=True)

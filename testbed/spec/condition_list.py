@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from testbed import units
-from testbed.spec_background import Background
-from testbed.spec_condition_fields import Surroundings
-from testbed.spec_conditions import Mahimahi, Ramp, Redraw, Span, Step, Trace, Walk
-from testbed.spec_errors import dotted, keys, problems
-from testbed.spec_fields import Faults, Model, Place
+from testbed.spec.background import Background
+from testbed.spec.condition_fields import Surroundings
+from testbed.spec.conditions import Mahimahi, Ramp, Redraw, Span, Step, Trace, Walk
+from testbed.spec.errors import dotted, keys, problems
+from testbed.spec.fields import Faults, Model, Place
 from topologies import Network
 
 Condition = Step | Ramp | Redraw | Walk | Trace | Mahimahi | Background

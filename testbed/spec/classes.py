@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from testbed import units
-from testbed.spec_fields import Model, Place, Rate, Size, Whole
+from testbed.spec.fields import Model, Place, Rate, Size, Whole
 from topologies import QueueClass
 
 LEAST_RATE_BPS = 12_000.0  # Open vSwitch promises a queue no less, and tc refuses what is under a byte a second

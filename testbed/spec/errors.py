@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from testbed.spec_fields import Faults, Place
+from testbed.spec.fields import Faults, Place
 
 SENTENCES = {
     "model_type": "must be a mapping of `key: value`, not {input}",
