@@ -1,6 +1,6 @@
 """The board: one memory-mapped file at which sampler, controller, runner and readers of a run meet.
 
-One record a queue, in four parts that each have one writer: the configured rate, the ring hops that cross the queue, the queue's
+One record a queue, in five parts that each have one writer: the configured rate, the delay behind it, the ring hops that cross it, its
 counters and OpenFlow's. A part is kept twice: its writer fills the copy that nobody reads and then raises the part's version, whose
 last bit names the copy to read. So a reader never waits for a writer that was held up or killed, sees whole parts only, and tries
 again only if a write was completed meanwhile. A checksum over version and content makes it hold where stores are seen out of order.
@@ -23,7 +23,7 @@ from zlib import crc32
 HOP_BITS = 256
 NOT_COUNTED = (1 << 64) - 1  # what a switch answers for a counter that it does not keep; on the board it means the same
 
-_MAGIC = b"NSBOARD1"
+_MAGIC = b"NSBOARD2"
 _HEADER = Struct("=8sII")  # magic, number of records, length of the description that follows
 _CHECKSUM = Struct("=I")
 _WORD = 0xFFFFFFFF
@@ -46,7 +46,7 @@ class QueueInfo:
     target: str
     queue: str  # class; "" where the direction has one queue
     queue_bytes: int
-    delay_s: float
+    delay_s: float  # when the run began
     bottleneck: bool
 
 
@@ -85,6 +85,7 @@ class Entry:
 
     info: QueueInfo
     configured_bps: float
+    delay_s: float  # one way, now
     hops: int  # bit i: the ring hop from worker i to the next crosses this queue
     queue: QueueReading | None  # None: never written
     openflow: OpenFlowReading | None
@@ -119,10 +120,11 @@ def _openflow_reading(mono_s: float, *counts: int) -> OpenFlowReading:
 
 _OPENFLOW_FIELDS = attrgetter(*(field.name for field in fields(OpenFlowReading)))
 _CONFIGURED = _Kind[float]("=d", lambda rate_bps: (rate_bps,), float)
+_DELAY = _Kind[float]("=d", lambda delay_s: (delay_s,), float)
 _HOPS = _Kind[int](f"={HOP_BITS // 8}s", lambda mask: (mask.to_bytes(HOP_BITS // 8, "little"),), _mask)
 _QUEUE = _Kind[QueueReading]("=d6Q2d", attrgetter(*(field.name for field in fields(QueueReading))), QueueReading)
 _OPENFLOW = _Kind[OpenFlowReading]("=d7Q", _openflow_values, _openflow_reading)
-_RECORD_BYTES = sum(kind.part_bytes for kind in (_CONFIGURED, _HOPS, _QUEUE, _OPENFLOW))
+_RECORD_BYTES = sum(kind.part_bytes for kind in (_CONFIGURED, _DELAY, _HOPS, _QUEUE, _OPENFLOW))
 
 
 class _Part(Generic[Value]):
@@ -187,7 +189,7 @@ class Board:
             begin, start = start, start + len(self.infos) * kind.part_bytes
             return _Part(self._view, self._words, kind, begin, len(self.infos))
 
-        self._configured, self._hops = part(_CONFIGURED), part(_HOPS)
+        self._configured, self._delay, self._hops = part(_CONFIGURED), part(_DELAY), part(_HOPS)
         self._queue, self._openflow = part(_QUEUE), part(_OPENFLOW)
 
     @classmethod
@@ -236,6 +238,10 @@ class Board:
         """Tell the rate that queue i is shaped to from now on."""
         self._configured.write(i, bps)
 
+    def set_delay(self, i: int, delay_s: float) -> None:
+        """Tell the one-way delay that queue i's link has from now on."""
+        self._delay.write(i, delay_s)
+
     def set_hops(self, i: int, mask: int) -> None:
         """Tell which ring hops cross queue i."""
         if mask < 0 or mask.bit_length() > HOP_BITS:
@@ -264,7 +270,9 @@ class Board:
 
     def read(self, i: int) -> Entry:
         """Return all that is known of queue i."""
-        return Entry(self.infos[i], self.configured_bps(i), self._hops.read(i) or 0, self._queue.read(i), self._openflow.read(i))
+        info, delay_s = self.infos[i], self._delay.read(i)
+        delay_s = info.delay_s if delay_s is None else delay_s
+        return Entry(info, self.configured_bps(i), delay_s, self._hops.read(i) or 0, self._queue.read(i), self._openflow.read(i))
 
     def read_all(self) -> list[Entry]:
         """Return all that is known of every queue, in order of their numbers."""

@@ -25,6 +25,7 @@ from testbed.attempts import Standing, history
 from testbed.emulation import backend
 from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
+from testbed.envelope import fastest, watched
 from testbed.errors import Interrupted, Refusal
 from testbed.experiment_folder import describe, manifests, refuse_other, rename_away
 from testbed.lock import MachineLock
@@ -35,6 +36,7 @@ from testbed.progress import Progress, Watcher
 from testbed.record import SCHEMA, RunFolder
 from testbed.spec import Experiment
 from testbed.sweep import Run, expand
+from testbed.timeline import timeline_of
 from topologies.load import ring_load_bps
 from workloads.datasets import DatasetError, check_dataset
 
@@ -118,7 +120,8 @@ def check_ceiling(runs: list[Run], console: Console) -> None:
     problems = {}
     for run in runs:
         topology = run.experiment.topology
-        load_bps, mtu = ring_load_bps(run.experiment.network(run.seed)), topology.resolved_mtu()
+        network = fastest(run.experiment.network(run.seed), timeline_of(run.experiment, run.seed))
+        load_bps, mtu = ring_load_bps(network), topology.resolved_mtu()
         try:
             ceiling_bps = machine.ceiling_bps(mtu, kernel, lambda text: console.print(text, soft_wrap=True))
         except machine.MachineError as error:
@@ -228,13 +231,13 @@ def _tell_end(manifest: dict[str, Any], progress: Progress) -> None:
 
 
 def _plan(run: Run, run_dir: Path) -> RunPlan:
-    topology = run.experiment.topology
-    mtu = topology.resolved_mtu()
-    transport = run.experiment.transport
+    experiment = run.experiment
+    mtu, transport = experiment.topology.resolved_mtu(), experiment.transport
+    network, conditions = experiment.network(run.seed), timeline_of(experiment, run.seed)
     return RunPlan(
         run=run.slug,
         run_dir=str(run_dir.resolve()),
-        network=run.experiment.network(run.seed).with_queues_fixed(mtu),
+        network=watched(network, conditions).with_queues_fixed(mtu),
         mtu=mtu,
         transport={"congestion_control": transport.congestion_control, "ecn": transport.ecn},
         kernel_datapath=machine.has_kernel_datapath(),
@@ -242,6 +245,7 @@ def _plan(run: Run, run_dir: Path) -> RunPlan:
         routing=asdict(run.experiment.routing.policy(run.seed)),
         scheme=run.scheme.params,
         workload=run.experiment.workload.to_job(),
+        timeline=conditions,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from itertools import count, takewhile
 from typing import Any, Literal
 
-from testbed.spec import mahimahi
+from testbed.spec import Experiment, mahimahi
 from testbed.spec.background import Background
 from testbed.spec.condition_list import Condition
 from testbed.spec.conditions import Bounds, Mahimahi, OnLink, Ramp, Redraw, Repeated, Span, Step, Trace, Walk
@@ -22,6 +22,8 @@ from topologies import Network
 __all__ = ["UNLIMITED", "BackgroundFlow", "Change", "Timeline", "timeline"]
 
 DIGITS = 9  # of times, in seconds
+MARGIN, MARGIN_S = 2.0, 60.0  # how much longer than its budget a run can be
+LONGEST_S = 2 * 3600.0  # without a budget in seconds; conditions that go on for ever end then
 
 
 @dataclass(frozen=True)
@@ -70,18 +72,34 @@ class Timeline:
         """Return the changes that happen before a step."""
         return tuple(change for change in self.changes if change.at_step is not None)
 
+    def steps(self) -> tuple[int, ...]:
+        """Return the measured steps before which something happens."""
+        return tuple(sorted({change.at_step for change in self.changes if change.at_step is not None}))
+
     def delayed_links(self) -> frozenset[str]:
         """Return the links that need a delay element at some time, though they may begin without delay, jitter and loss."""
         return frozenset(c.link for c in self.changes if c.delay_s or c.jitter_s or c.loss)
 
+    @property
+    def is_rough(self) -> bool:
+        """Tell whether frames are to jitter or be lost at some time."""
+        return any(change.jitter_s or change.loss for change in self.changes)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        return {"changes": [_plain(change) for change in self.changes], "flows": [_plain(flow) for flow in self.flows]}
+        return {"changes": [plain(change) for change in self.changes], "flows": [plain(flow) for flow in self.flows]}
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Timeline:
         """Read it back."""
         return cls(tuple(Change(**change) for change in raw["changes"]), tuple(BackgroundFlow(**flow) for flow in raw["flows"]))
+
+
+def timeline_of(experiment: Experiment, seed: int) -> Timeline:
+    """Spell out an experiment's conditions as far as one of its runs can last: evaluations come on top of the budget."""
+    seconds = experiment.workload.budget.seconds
+    horizon_s = LONGEST_S if seconds is None else MARGIN * seconds + MARGIN_S
+    return timeline(experiment.conditions, experiment.network(seed), seed, horizon_s)
 
 
 def timeline(conditions: Sequence[Condition], network: Network, seed: int, horizon_s: float) -> Timeline:
@@ -194,5 +212,6 @@ def _flows(condition: Background, horizon_s: float) -> Iterator[BackgroundFlow]:
         yield BackgroundFlow(*ends, traffic.source, traffic.target, traffic.protocol, flows, traffic.rate_bps, traffic.dscp)
 
 
-def _plain(one: Change | BackgroundFlow) -> dict[str, Any]:
+def plain(one: Change | BackgroundFlow) -> dict[str, Any]:
+    """Return what is told of one of them, as plain data."""
     return {name: value for name, value in asdict(one).items() if value is not None}

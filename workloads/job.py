@@ -34,6 +34,7 @@ class Job:
     threads: int = 1
     nice: int = 5
     timeout_s: float = 120.0  # a collective that takes longer fails the worker
+    told_steps: tuple[int, ...] = ()  # measured steps whose beginning rank 0 tells (see herald.py), beside the first
     telemetry: str = ""  # path of the controller's board, for schemes that it assists; "": there is none
     schema: int = field(default=SCHEMA)
 

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
+from workloads.herald import Herald
 from workloads.hooks import attach
 from workloads.job import Job
 from workloads.policies.policy import SENSING
@@ -80,6 +81,7 @@ class Session:
         job.stream_dir.mkdir(parents=True, exist_ok=True)
         self._announcer = Announcer(job.stream_dir) if job.rank == 0 else None
         self._listener = Listener(job.stream_dir)
+        self._herald = Herald(job.stream_dir, job.told_steps) if job.rank == 0 else None
 
     def warm_up(self, run_step: RunStep, save: Callable[[], Any], restore: Callable[[Any], None]) -> None:
         """Measure compute without traffic, let DDP build its buckets and connections, then undo all of it."""
@@ -119,6 +121,8 @@ class Session:
                 accuracy = evaluate(self.steps, self.train_s, False)
                 if self._is_spent(budget, accuracy):
                     break
+            if self._herald:
+                self._herald.begins(self.steps)
             step_s = self._one_step(run_step)
             if self._announcer:
                 # an announcement takes effect one step from now, so look one step ahead; announcing the end twice does no harm

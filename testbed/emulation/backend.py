@@ -124,6 +124,8 @@ class _Following:
                     folder.save(steered=True)
                 if self._live is not None:
                     self._live.hear(said)
+            case "condition":
+                folder.event(message["mono_s"], message["kind"], message["text"], message["data"])
             case "worker_failed":
                 rank, code = message["rank"], message["code"]
                 what = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"

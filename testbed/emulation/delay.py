@@ -36,8 +36,8 @@ class DelayElement(Protocol):
     def substitution(self) -> str | None:
         """Say what this stands in for, if it does."""
 
-    def set_delay(self, name: str, delay_s: float) -> None:
-        """Change the one-way delay of a direction in place."""
+    def change(self, name: str, delay_s: float | None, jitter_s: float | None = None, loss: float | None = None) -> None:
+        """Change a direction in place; None stays as it is."""
 
     def stats(self) -> dict[str, Any] | None:
         """Return the element's own counters, or None where the kernel keeps none."""
@@ -63,9 +63,11 @@ class Netem:
                 joined.add(pair)
             self._apply(direction, direction.spec.delay_s, "add")
 
-    def set_delay(self, name: str, delay_s: float) -> None:
+    def change(self, name: str, delay_s: float | None, jitter_s: float | None = None, loss: float | None = None) -> None:
         """Change the delay of a direction by `tc qdisc change`."""
-        self._apply(self._directions[name], delay_s, "change")
+        assert not jitter_s and not loss, "links that jitter or lose are the delay line's"
+        if delay_s is not None:
+            self._apply(self._directions[name], delay_s, "change")
 
     def stats(self) -> dict[str, Any] | None:
         """Return nothing: netem's drops are in the interface's own counters."""
@@ -109,9 +111,10 @@ class DelayLineClient:
         if not self._hear().get("realtime"):
             self.substitution = f"{self.substitution} (without real-time priority)"
 
-    def set_delay(self, name: str, delay_s: float) -> None:
-        """Change the delay of a direction; frames already held keep their time."""
-        self._tell({"set": name, "delay_s": delay_s})
+    def change(self, name: str, delay_s: float | None, jitter_s: float | None = None, loss: float | None = None) -> None:
+        """Change a direction; frames already held keep their time."""
+        values = {"delay_s": delay_s, "jitter_s": jitter_s, "loss": loss}
+        self._tell({"set": name, **{key: value for key, value in values.items() if value is not None}})
 
     def stats(self) -> dict[str, Any]:
         """Return counters and lateness by direction."""

@@ -22,6 +22,7 @@ LEAST_RUN_INTERVALS = 3  # a shorter run (but of a tenth of a second), or one of
 LEAST_RUN_BYTES = 12_000
 FAITHFUL = (0.98, 1.05)  # less was served too slowly, more too fast
 MOST_UNCERTAIN = 0.01  # standard error of the value; above it, only a value that is bad beyond doubt (two of them) is told
+CHANGE_S = 0.02  # a new rate is in force a little before it is on record, and HTB first finishes a frame at the old one
 LEAST_WINDOW_COVERAGE = 0.2  # a window with less backlogged time than this says little and is not "the worst"
 
 Floats = npt.NDArray[np.float64]
@@ -72,12 +73,19 @@ def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_
     seconds = np.diff(time_s)
     delivered_bits = np.diff(sent_bytes) * 8.0
     configured_bits = rate_bps[:-1] * seconds
-    # An interval across a change of rate belongs to neither rate.
-    counted = (backlog_bytes[:-1] * 8.0 >= configured_bits) & (np.diff(rate_bps) == 0) & (seconds >= 0)
+    counted = (backlog_bytes[:-1] * 8.0 >= configured_bits) & ~_near_a_change(time_s, rate_bps) & (seconds >= 0)
     run = np.cumsum(np.diff(counted, prepend=False))  # one more at each start and each end of a run
     counted = _in_long_runs(counted, run, seconds, configured_bits) & (seconds > 0)
     total_s = float(time_s[-1] - time_s[0]) if len(time_s) else 0.0
     return _Intervals(time_s[:-1][counted], seconds[counted], delivered_bits[counted], configured_bits[counted], run[counted], total_s)
+
+
+def _near_a_change(time_s: Floats, rate_bps: Floats) -> npt.NDArray[np.bool_]:
+    """Tell which intervals lie across, or right before or after, a change of rate: they belong to neither rate."""
+    changes_s = np.append(time_s[1:][np.diff(rate_bps) != 0], np.inf)
+    next_s = changes_s[np.searchsorted(changes_s, time_s[:-1] - CHANGE_S, side="right")]
+    near: npt.NDArray[np.bool_] = next_s < time_s[1:] + CHANGE_S
+    return near
 
 
 def _in_long_runs(

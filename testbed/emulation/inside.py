@@ -1,7 +1,8 @@
 """One run, seen from inside its sandbox: python -m testbed.emulation.inside
 
 Reads the plan as the first JSON line from standard input, later ones are requests to pin a path. Reports by JSON lines on standard output:
-booted, verified, started, controller (what the SDN controller said), worker_failed, done, error. Everything else it makes goes into the
+booted, verified, started, controller (what the SDN controller said), condition (a link was changed), worker_failed, done,
+error. Everything else it makes goes into the
 run's folder. It ends, and everything with it, when the runner does.
 """
 
@@ -17,9 +18,11 @@ from typing import Any
 from controller.routing import RoutingPolicy
 from testbed.emulation import sampler, sampling, sandbox, usage
 from testbed.emulation.child import Child, JsonLines, wait_for_any
+from testbed.emulation.conditions import Conditions
 from testbed.emulation.network import EmulatedNetwork, Transport
 from testbed.emulation.plan import RunPlan
 from testbed.emulation.verify import verify
+from workloads import herald
 from workloads.job import Job
 
 MASTER_PORT = 29500
@@ -49,7 +52,11 @@ class Inside:
             log_dir=str(self.logs),
             routing=RoutingPolicy.from_json(plan.routing),
             board=str(self.stream / "board.bin"),
+            delayed=plan.timeline.delayed_links(),
+            force_delay_line=plan.timeline.is_rough,
         )
+        self.conditions = Conditions(self.network, plan.timeline, _tell_of_condition)
+        self.herald = JsonLines(herald.open_for_reading(self.stream))
         booted_s, control = time.monotonic() - began, self.network.control
         report(event="booted", seconds=booted_s, substituted=self.network.substituted, rules_s=control.installation_s, paths=control.paths)
         if plan.workload["kind"] == "train":
@@ -62,9 +69,10 @@ class Inside:
 
     def run(self) -> int:
         """Run the workers to their end; return the exit code."""
+        plan = self.plan
         self.sampler = Child("testbed.emulation.sampler", self.logs / "sampler.log")
         links = str(self.stream / "links.jsonl")
-        intervals_s = sampling.intervals_s(self.network.description)
+        intervals_s = sampling.intervals_s(plan.extremes)
         self.sampler.tell(sampler.job(self.network.queues, intervals_s, links, str(self.network.board.path)))
         self._start_workers()
         failed = self._watch()
@@ -89,6 +97,7 @@ class Inside:
                 seed=self.plan.seed,
                 scheme=self.plan.scheme,
                 workload=self.plan.workload,
+                told_steps=self.plan.timeline.steps(),
                 telemetry=str(self.network.board.path),
             )
             path = self.stream / f"job-{rank}.json"
@@ -101,7 +110,11 @@ class Inside:
         next_usage = time.monotonic()
         with (self.stream / "usage.jsonl").open("a") as output:
             while left:
-                wait_for_any([self.nursery.lines, self.network.control.lines, self.requests], next_usage - time.monotonic())
+                due_s = min(next_usage, self.conditions.next_due_s)
+                wait_for_any([self.nursery.lines, self.network.control.lines, self.requests, self.herald], due_s - time.monotonic())
+                for told in self.herald.read(0):
+                    self.conditions.step_began(told["step"], told["mono_s"])
+                self.conditions.act()
                 self._steer()
                 for message in self.nursery.hear(0):
                     rank = _rank(message.get("job", ""))
@@ -149,6 +162,10 @@ class Inside:
 
 def _rank(job: str) -> int:
     return int(Path(job).stem.rpartition("-")[2]) if job else -1
+
+
+def _tell_of_condition(mono_s: float, kind: str, text: str, data: dict[str, Any]) -> None:
+    report(event="condition", mono_s=mono_s, kind=kind, text=text, data=data)
 
 
 def report(**message: Any) -> None:

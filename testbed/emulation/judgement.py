@@ -27,12 +27,17 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     snapshots = folder.usage()
     counters, everything = window(snapshots, start_s, end_s), window(snapshots, 0.0, math.inf)
     whole, by_direction = queue_fidelity(links, plan.network)
-    found = checks(Evidence(plan.network, plan.mtu, steps, links, all_links, workers, whole, start_s, end_s, counters, everything))
+    interrupted = any(change.state == "down" for change in plan.timeline.changes)
+    evidence = Evidence(plan.extremes, plan.mtu, steps, links, all_links, workers, whole, start_s, end_s, counters, everything, interrupted)
+    found = checks(evidence)
     wrong = [check.text for check in found if not check.ok]
     compute_s = statistics.median(steps["compute_s"])
     quiet_s = statistics.median(worker["quiet_compute_s"] for worker in workers)
     bytes_sent = [float(sent) for _, sent in steps.groupby("rank")["bytes_sent"].mean().items()]
     rounds = max(worker["rounds"] for worker in workers)
+    predicted = None  # of a network that changes there is no one prediction
+    if not plan.timeline.changes:
+        predicted = predicted_step_s(plan.network, plan.mtu, quiet_s, workers[0]["pattern"], bytes_sent, rounds)
     return {
         "valid": not wrong,
         "invalid_reasons": wrong,
@@ -41,7 +46,7 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
         "cpu": None if counters is None else _cpu(counters),
         "compute_inflation": compute_s / quiet_s if quiet_s else None,
         "workers": workers,
-        "prediction": {"step_s": predicted_step_s(plan.network, plan.mtu, quiet_s, workers[0]["pattern"], bytes_sent, rounds)},
+        "prediction": {"step_s": predicted},
         "origin_mono_s": float(steps[steps["rank"] == 0]["mono_s"].min()),
     }
 

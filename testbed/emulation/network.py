@@ -7,7 +7,7 @@ port, an HTB of ours on a host's interface. Switches forward what their controll
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from testbed.emulation.delay import DelayedDirection, DelayElement, DelayLineCli
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.openvswitch import OpenVSwitch
 from testbed.emulation.ping import ping
-from testbed.emulation.shaping import LEAF_HANDLE, change_host, filters, shape_host, shape_of, tool
+from testbed.emulation.shaping import LEAF_HANDLE, filters, shape_host, shape_of, tool
 from testbed.emulation.wakefulness import stay_awake
 from topologies import Direction, Network, QueueClass
 from topologies import Link as LinkDescription
@@ -85,8 +85,12 @@ class EmulatedNetwork:
         force_delay_line: bool = False,
         routing: RoutingPolicy | None = None,
         board: str | None = None,
+        delayed: frozenset[str] = frozenset(),
     ) -> None:
-        """Boot everything; on return every queue is shaped, every delay holds, every switch has its rules and OVS is ready for traffic."""
+        """Boot everything; links named in `delayed` get a delay element though they may begin without delay.
+
+        On return every queue is shaped, every delay holds, every switch has its rules and OVS is ready for traffic.
+        """
         self.control = ControlPlane(Path(log_dir) / "controller.log")
         self.description = network
         self._routing = routing or RoutingPolicy(seed=seed)
@@ -97,8 +101,9 @@ class EmulatedNetwork:
         self._awake = stay_awake()
         self.openvswitch = OpenVSwitch(kernel_datapath)
         self._set_ipv6_off()
+        self.calibration_s = 0.0
         self._inner: dict[str, tuple[str, str]] = {}
-        self.mininet = self._start_mininet(network, kernel_datapath)
+        self.mininet = self._start_mininet(network, kernel_datapath, delayed)
         self.host_pids: dict[str, int] = {host: self.mininet[host].pid for host in network.hosts}
         self._interfaces = self._find_interfaces()
         self.queues = self._find_queues()
@@ -131,21 +136,13 @@ class EmulatedNetwork:
         """Return the interfaces of all switches."""
         return [interface for (source, _), interface in self._interfaces.items() if source not in self.host_pids]
 
-    def change_rate(self, direction: Direction, rate_bps: float) -> None:
-        """Change a shaped direction's rate in place, its classes in proportion; telemetry knows at once."""
-        spec = direction.spec.with_rate(rate_bps)
-        interface = self._interfaces[direction.source, direction.target]
-        shape = shape_of(interface, spec, self.mtu)
-        assert shape is not None
-        if direction.source in self.host_pids:
-            with network_namespace(self.host_pids[direction.source]):
-                change_host(shape)
-        else:
-            self.openvswitch.change(shape)
-        for i, queue in enumerate(self.queues):
-            if queue.direction.name == direction.name:
-                self.queues[i] = replace(queue, kind=spec.queues()[queue.number])
-                self.board.set_configured(i, self.queues[i].rate_bps)
+    def has_delay_element(self, direction: Direction) -> bool:
+        """Tell whether a direction's delay, jitter and loss can be changed."""
+        return direction.link in self._inner
+
+    def held_s(self, delay_s: float | None) -> float | None:
+        """Return how long a delay element is to hold frames for a delay: what switches and wake-ups add is taken off."""
+        return max(0.0, delay_s - self.calibration_s) if delay_s else delay_s
 
     def note_routes(self, paths: list[list[str]]) -> None:
         """Follow the controller's paths: `description.path` tells them, and the board which of the workers' ring hops cross which queue.
@@ -179,11 +176,11 @@ class EmulatedNetwork:
         with network_namespace(self.host_pids[first]):
             ping([self.address(second)], count=1, interval_s=0.001, timeout_s=FIRST_FRAME_S)
 
-    def _start_mininet(self, network: Network, kernel_datapath: bool) -> Mininet:
+    def _start_mininet(self, network: Network, kernel_datapath: bool, delayed: frozenset[str]) -> Mininet:
         Mininet.inited = True  # its init() would change the machine's sysctls
 
         def link(node1: Any, node2: Any, description: LinkDescription, **params: Any) -> Veth:
-            if description.is_delayed:
+            if description.is_delayed or description.name in delayed:
                 number = len(self._inner)
                 self._inner[description.name] = (f"d{number}a", f"d{number}b")
             return Veth(node1, node2, description, self._inner.get(description.name), **params)

@@ -12,8 +12,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
+from testbed.emulation.ovsdb import Database
 from testbed.emulation.sandbox import PRIVATE_DIR
 from testbed.emulation.shaping import Shape, leaf
 from testbed.processes import libc
@@ -64,9 +66,9 @@ class OpenVSwitch:
             numbers = range(len(shape.queues))
             queues = ",".join(f"{n}=@queue{i}.{n}" for n in numbers)
             command += ["--", "set", "port", shape.interface, f"qos=@qos{i}"]
-            command += ["--", f"--id=@qos{i}", "create", "qos", "type=linux-htb", _max_rate(shape), f"queues={queues}"]
+            command += ["--", f"--id=@qos{i}", "create", "qos", "type=linux-htb", *_as_words(_qos_options(shape)), f"queues={queues}"]
             for n in numbers:
-                command += ["--", f"--id=@queue{i}.{n}", "create", "queue", *_queue_rates(shape, n)]
+                command += ["--", f"--id=@queue{i}.{n}", "create", "queue", *_as_words(_queue_options(shape, n))]
         rows = iter(_run("ovs-vsctl", *command[1:]).split())
         for shape in shapes:
             self._qos[shape.interface] = [next(rows) for _ in range(1 + len(shape.queues))]
@@ -80,13 +82,19 @@ class OpenVSwitch:
                 elif time.monotonic() > deadline:
                     raise OpenVSwitchError(f"Open vSwitch made no queue on {interface}: {done.stderr.strip()}")
 
-    def change(self, shape: Shape) -> None:
-        """Change the rates of a port in place: its queues stay, and no packet is lost."""
-        qos, *queues = self._qos[shape.interface]
-        command = ["set", "qos", qos, _max_rate(shape)]
-        for n, queue in enumerate(queues):
-            command += ["--", "set", "queue", queue, *_queue_rates(shape, n)]
-        _run("ovs-vsctl", *command)
+    def change(self, shapes: Iterable[Shape]) -> None:
+        """Change the rates of ports in place, all at once: their queues stay, and no packet is lost."""
+        rows: dict[tuple[str, str], dict[str, str]] = {}
+        for shape in shapes:
+            qos, *queues = self._qos[shape.interface]
+            rows["QoS", qos] = _qos_options(shape)
+            rows |= {("Queue", queue): _queue_options(shape, n) for n, queue in enumerate(queues)}
+        if rows:
+            self._database.set_options(rows)
+
+    @cached_property
+    def _database(self) -> Database:
+        return Database(f"{RUN_DIR}/db.sock")
 
     def prepare_for_traffic(self, userspace_ports: int) -> list[str]:
         """Widen vswitchd's packet sockets and give it real-time priority; call it after a first frame has crossed a switch.
@@ -138,13 +146,16 @@ class OpenVSwitch:
             os.close(own)
 
 
-def _max_rate(shape: Shape) -> str:
-    return f"other-config:max-rate={round(shape.rate_bps)}"
+def _qos_options(shape: Shape) -> dict[str, str]:
+    return {"max-rate": str(round(shape.rate_bps))}
 
 
-def _queue_rates(shape: Shape, number: int) -> list[str]:
+def _queue_options(shape: Shape, number: int) -> dict[str, str]:
     queue = shape.queues[number]
-    options = {"min-rate": round(queue.min_bps), "max-rate": round(queue.max_bps), "burst": queue.burst_bytes * 8}
+    return {"min-rate": str(round(queue.min_bps)), "max-rate": str(round(queue.max_bps)), "burst": str(queue.burst_bytes * 8)}
+
+
+def _as_words(options: dict[str, str]) -> list[str]:
     return [f"other-config:{key}={value}" for key, value in options.items()]
 
 

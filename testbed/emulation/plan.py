@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from testbed.envelope import fastest, nearest
+from testbed.timeline import Timeline
 from topologies import Network
 
 
@@ -22,12 +24,18 @@ class RunPlan:
     routing: dict[str, Any]
     scheme: dict[str, Any]
     workload: dict[str, Any]
+    timeline: Timeline = field(default_factory=Timeline)
+
+    @property
+    def extremes(self) -> Network:
+        """Return the network with each direction at the highest rate and the shortest delay that it ever has."""
+        return nearest(fastest(self.network, self.timeline), self.timeline)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        return asdict(self)
+        return {**asdict(self), "timeline": self.timeline.to_json()}
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> RunPlan:
         """Read it back."""
-        return cls(**{**raw, "network": Network.from_json(raw["network"])})
+        return cls(**{**raw, "network": Network.from_json(raw["network"]), "timeline": Timeline.from_json(raw["timeline"])})

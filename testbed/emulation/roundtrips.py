@@ -80,9 +80,10 @@ def _delayed_crossings(network: EmulatedNetwork, rtt: RttResult) -> int:
 
 def _hold_less(network: EmulatedNetwork, calibration_s: float) -> None:
     assert network.delay is not None
+    network.calibration_s = calibration_s
     for direction in network.description.directions():
         if direction.spec.delay_s > 0:
-            network.delay.set_delay(direction.name, max(0.0, direction.spec.delay_s - calibration_s))
+            network.delay.change(direction.name, network.held_s(direction.spec.delay_s))
 
 
 def measure_rtts(network: EmulatedNetwork) -> list[RttResult]:

@@ -59,25 +59,32 @@ def burst_bytes(rate_bps: float, mtu: int) -> int:
 
 def shape_host(shape: Shape) -> None:
     """Make HTB, classes and FIFOs on a host's interface, in the current network namespace."""
-    tool("tc", "qdisc", "add", "dev", shape.interface, "root", "handle", "1:", "htb", "default", "1")
-    _host_classes(shape, "add")
-    for number, queue in enumerate(shape.queues):
-        tool("tc", *leaf(shape.interface, number, queue.queue_bytes))
+    commands = [["qdisc", "add", "dev", shape.interface, "root", "handle", "1:", "htb", "default", "1"]]
+    commands += _host_classes(shape, "add")
+    commands += [leaf(shape.interface, number, queue.queue_bytes) for number, queue in enumerate(shape.queues)]
+    _tc(commands)
 
 
 def change_host(shape: Shape) -> None:
     """Change the rates of a host's interface in place: no queue is rebuilt, no packet lost."""
-    _host_classes(shape, "change")
+    _tc(_host_classes(shape, "change"))
 
 
-def _host_classes(shape: Shape, verb: str) -> None:
+def _host_classes(shape: Shape, verb: str) -> list[list[str]]:
     whole = max((queue.burst_bytes for queue in shape.queues), default=0)
+    commands = []
     for parent, classid, low_bps, high_bps, burst in [
         ("1:", "1:fffe", shape.rate_bps, shape.rate_bps, whole),
         *(("1:fffe", f"1:{n + 1:x}", q.min_bps, q.max_bps, q.burst_bytes) for n, q in enumerate(shape.queues)),
     ]:
         rates = ["rate", f"{round(low_bps)}bit", "ceil", f"{round(high_bps)}bit", "burst", str(burst), "cburst", str(burst)]
-        tool("tc", "class", verb, "dev", shape.interface, "parent", parent, "classid", classid, "htb", *rates)
+        commands.append(["class", verb, "dev", shape.interface, "parent", parent, "classid", classid, "htb", *rates])
+    return commands
+
+
+def _tc(commands: list[list[str]]) -> None:
+    """Run several commands by one process."""
+    tool("tc", "-batch", "-", given="\n".join(" ".join(command) for command in commands))
 
 
 def leaf(interface: str, number: int, queue_bytes: int) -> list[str]:

@@ -83,8 +83,6 @@ def unsupported(experiment: Experiment, resolve: Resolver = resolve_scheme) -> l
             sentences.append(f"backend: {variant.backend} is not supported yet; use emulated")
         if variant.hosts.kind != "process":
             sentences.append(f"hosts: {variant.hosts.kind} hosts are not supported yet; use kind: process")
-        if variant.conditions:
-            sentences.append("conditions: changing conditions are not supported yet; leave the list empty")
         if variant.transport.ecn:
             sentences.append("transport: ecn needs queues that mark, and these only drop; leave it false")
     return list(dict.fromkeys(sentences))

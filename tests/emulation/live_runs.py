@@ -68,13 +68,14 @@ def _at_step(inside: Any, step: int, happen: Callable[[], None]) -> threading.Th
 
 def rate_step(scheme: str, before_bps: float, after_bps: float, steps: int) -> dict[str, Any]:
     """Change the bottleneck's rate half-way; return the ratio of every step, and the first step that began after the change."""
+    from testbed.emulation.adjust import set_rates
+
     inside = _inside(scheme, before_bps, {"steps": steps})
     changed: list[float] = []
 
     def change() -> None:
-        for direction in inside.network.description.directions():
-            if direction.bottleneck:
-                inside.network.change_rate(direction, after_bps)
+        directions = inside.network.description.directions()
+        set_rates(inside.network, {direction: after_bps for direction in directions if direction.bottleneck})
         changed.append(time.monotonic())
 
     thread = _at_step(inside, steps // 2, change)

@@ -91,7 +91,7 @@ class PathSensor:
         return PathReading(
             available_bps=available_bps,
             backlog_bytes=backlog_bytes,
-            base_rtt_s=2 * sum(entry.info.delay_s for entry in entries.values()),
+            base_rtt_s=2 * sum(entry.delay_s for entry in entries.values()),
             age_s=max(0.0, now - min(reading.mono_s for reading in readings)),
         )
 

@@ -18,7 +18,7 @@ def entries(now_s: float = NOW_S) -> list[Entry]:
     openflow = OpenFlowReading(now_s - 0.75, 11, 12, 13, 14, 15, 16, 17)
     read = QueueInfo(TRAINING, "bottleneck", "s1", "s2", "training", 50_000, 0.005, True)
     never_read = QueueInfo(UPLINK, "access-h1", "h1", "s1", "", 90_000, 0.0, False)
-    return [Entry(read, 10e6, 1, queue, openflow), Entry(never_read, 100e6, 0, None, None)]
+    return [Entry(read, 10e6, 0.005, 1, queue, openflow), Entry(never_read, 100e6, 0.0, 0, None, None)]
 
 
 class FakeRun:

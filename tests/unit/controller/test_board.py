@@ -195,7 +195,7 @@ def test_a_missing_file_is_an_error_that_names_it(path):
         Board.open(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"NSBOARD1", b"\x7fELF" * 1000, bytes(4096)])
+@pytest.mark.parametrize("content", [b"", b"x", b"NSBOARD2", b"\x7fELF" * 1000, bytes(4096)])
 def test_a_foreign_file_is_an_error_that_names_it(path, content):
     path.write_bytes(content)
     with pytest.raises(BoardError, match=r"board\.bin"):

@@ -13,7 +13,7 @@ from controller.telemetry import link_state
 INFO = QueueInfo("bottleneck:s1->s2/training", "bottleneck", "s1", "s2", "training", 50_000, 0.005, True)
 QUEUE = QueueReading(100.0, 9_000_000, 6000, 25_000, 17, 7, 40, 8e6, 3.5)
 OPENFLOW = OpenFlowReading(99.5, 1, 2, 3, 4, 5, 6, 7)
-ENTRY = Entry(INFO, 10e6, 1, QUEUE, OPENFLOW)
+ENTRY = Entry(INFO, 10e6, 0.005, 1, QUEUE, OPENFLOW)
 
 
 def test_a_state_says_which_queue_it_is_of():
@@ -45,7 +45,7 @@ def test_what_the_switch_said_comes_along():
 
 
 def test_of_a_queue_that_was_never_read_only_its_configuration_is_known():
-    state = asdict(link_state(Entry(INFO, 10e6, 0, None, None), 100.0))
+    state = asdict(link_state(Entry(INFO, 10e6, 0.005, 0, None, None), 100.0))
     known = {"id", "link", "source", "target", "queue", "configured_bps", "queue_bytes"}
     assert {name for name, value in state.items() if value is not None} == known
 

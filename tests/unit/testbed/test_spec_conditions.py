@@ -122,8 +122,8 @@ def test_a_part_of_a_condition_has_no_path_to_sweep(problems):
     assert found[0].startswith("e.yaml:7: sweep.conditions.rate: unknown field")
 
 
-def test_conditions_are_understood_but_not_done_yet(write):
-    assert unsupported(load(write(GOOD[0]))) == ["conditions: changing conditions are not supported yet; leave the list empty"]
+def test_conditions_can_be_run(write):
+    assert unsupported(load(write(GOOD[0]))) == []
 
 
 # Each row: one condition, and the beginning of what is said of it after "e.yaml:6: conditions[0]".

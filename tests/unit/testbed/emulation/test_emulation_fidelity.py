@@ -95,11 +95,16 @@ def test_bursts_into_a_small_queue_do_not_flatter_it(speed):
     assert found.coverage > 0.05
 
 
-def test_an_interval_across_a_change_of_rate_counts_for_neither_rate():
-    rates = [RATE_BPS] * 31 + [2 * RATE_BPS] * 33
-    found = fidelity(*queue([TICK_BYTES] * 30 + [1] + [2 * TICK_BYTES] * 32, rate_bps=rates))
+def test_intervals_next_to_a_change_of_rate_count_for_neither_rate():
+    rates = [RATE_BPS] * 41 + [2 * RATE_BPS] * 43  # on record; in force 2 ticks before
+    found = fidelity(*queue([TICK_BYTES] * 38 + [2 * TICK_BYTES] * 2 + [1] + [2 * TICK_BYTES] * 42, rate_bps=rates))
     assert found.value == 1.0
-    assert found.coverage == pytest.approx(62 / 63)
+    assert found.coverage == pytest.approx((83 - 6) / 83)  # three on either side of the first sample of the new rate
+
+
+def test_a_rate_that_always_changes_is_not_judged():
+    rates = [RATE_BPS * (1 + i % 2) for i in range(64)]
+    assert fidelity(*queue([TICK_BYTES] * 63, rate_bps=rates)).value is None
 
 
 def test_two_samples_of_the_same_moment_are_no_interval():

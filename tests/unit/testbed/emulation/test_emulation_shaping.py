@@ -117,7 +117,7 @@ def test_the_tenth_class_is_numbered_in_hexadecimal_but_its_priority_is_not():
 def commands(monkeypatch):
     """Collect the commands that would be run."""
     found: list[str] = []
-    monkeypatch.setattr(shaping, "tool", lambda *command: found.append(" ".join(command)))
+    monkeypatch.setattr(shaping, "tool", lambda *command, given: found.extend(f"{command[0]} {line}" for line in given.splitlines()))
     return found
 
 
