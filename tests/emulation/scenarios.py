@@ -49,14 +49,15 @@ def teardown_s(workers: int) -> float:
     return time.monotonic() - began
 
 
-def boot(description: Any, mtu: int, force_delay_line: bool = False, routing: Any = None) -> Any:
+def boot(description: Any, mtu: int, force_delay_line: bool = False, routing: Any = None, delayed: frozenset[str] = frozenset()) -> Any:
     from testbed import machine
     from testbed.emulation.network import EmulatedNetwork, Transport
     from testbed.emulation.sandbox import PRIVATE_DIR
 
     kernel = machine.has_kernel_datapath()
     fixed = description.with_queues_fixed(mtu)
-    return EmulatedNetwork(fixed, mtu, Transport(), kernel, seed=1, log_dir=PRIVATE_DIR, force_delay_line=force_delay_line, routing=routing)
+    how = {"force_delay_line": force_delay_line, "routing": routing, "delayed": delayed}
+    return EmulatedNetwork(fixed, mtu, Transport(), kernel, seed=1, log_dir=PRIVATE_DIR, **how)
 
 
 def verified(kind: str, workers: int, rate_bps: float, delay_s: float, mtu: int, access_bps: float) -> dict[str, Any]:
@@ -90,13 +91,13 @@ def overloaded_dumbbell(workers: int, rate_bps: float, delay_s: float, mtu: int,
     hosts = network.description.hosts
     measure_rtts(network)
     pairs = list(zip(hosts[: workers // 2], hosts[workers // 2 :], strict=True))
-    receivers = [_receiver(network, target) for _, target in pairs]
+    receivers = [receiver_at(network, target) for _, target in pairs]
     forward = next(q for q in network.queues if q.direction.name == "bottleneck:s1->s2")
     uplinks = {q.direction.source: Counter(q) for q in network.queues if q.direction.source in hosts}
     counter = Counter(forward)
     lost_before = switch_lost(network.switch_ports())
     senders = [
-        _start_sender(network, source, network.address(target), mtu, 1.4 * rate_bps / len(pairs), seconds) for source, target in pairs
+        start_sender(network, source, network.address(target), mtu, 1.4 * rate_bps / len(pairs), seconds) for source, target in pairs
     ]
     with realtime():
         (columns,) = watch_queues([forward], seconds)
@@ -140,10 +141,10 @@ def full_queue_beside_pings() -> dict[str, Any]:
     network = boot(star(4, LinkSpec(50e6), LinkSpec(5e6, queue_bytes=300_000)), 1500)
     measure_rtts(network)  # the switch learns where everybody is
     lost_before = switch_lost(network.switch_ports())
-    receiver = _receiver(network, "h2")
+    receiver = receiver_at(network, "h2")
     down = Counter(next(q for q in network.queues if q.direction.name == "access-h2:s1->h2"))
     up = Counter(next(q for q in network.queues if q.direction.name == "access-h1:h1->s1"))
-    sender = _start_sender(network, "h1", network.address("h2"), 1500, 30e6, 2.0)
+    sender = start_sender(network, "h1", network.address("h2"), 1500, 30e6, 2.0)
     time.sleep(0.3)
     with network_namespace(network.host_pids["h3"]):
         rtts = ping([network.address("h4")], 300, 0.004, 2.0)[network.address("h4")]
@@ -171,7 +172,7 @@ def delay_with(jitter_s: float, loss: float) -> dict[str, Any]:
 
     spec = LinkSpec(20e6, 0.010, jitter_s=jitter_s, loss=loss)
     network = boot(dumbbell(2, spec, LinkSpec(50e6), bottleneck_back=LinkSpec(20e6)), 1500, force_delay_line=True)
-    receiver = _receiver(network, "h2")
+    receiver = receiver_at(network, "h2")
     with network_namespace(network.host_pids["h1"]):
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for number in range(2000):
@@ -209,7 +210,7 @@ def interface_down_and_up() -> dict[str, Any]:
     return {"before": before, "during": during, "send_errors": errors, "after": answered()}
 
 
-def _receiver(network: Any, host: str) -> socket.socket:
+def receiver_at(network: Any, host: str) -> socket.socket:
     from testbed.emulation.namespaces import network_namespace
 
     with network_namespace(network.host_pids[host]):
@@ -230,25 +231,26 @@ def _received(receiver: socket.socket) -> int:
         count += 1
 
 
-def _start_sender(network: Any, host: str, address: str, mtu: int, rate_bps: float, seconds: float) -> subprocess.Popen[str]:
+def start_sender(network: Any, host: str, address: str, mtu: int, rate_bps: float, seconds: float) -> subprocess.Popen[str]:
+    from testbed.emulation.counters import realtime
     from testbed.emulation.namespaces import network_namespace
 
-    with network_namespace(network.host_pids[host]):
+    with network_namespace(network.host_pids[host]), realtime():  # inherited: a sender that is held up lets the queue run empty
         command = [sys.executable, __file__, "send", address, str(mtu - IP_UDP_BYTES), str(rate_bps), str(seconds)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def _send(address: str, payload_bytes: int, rate_bps: float, seconds: float) -> None:
-    """Pace UDP datagrams at an L2 rate; print how many left the socket."""
+    """Pace numbered UDP datagrams at an L2 rate; print how many left the socket."""
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.setsockopt(socket.SOL_SOCKET, 32, 64 << 20)  # SO_SNDBUFFORCE: the queue drops, not the socket
     gap_s = (payload_bytes + IP_UDP_BYTES + 14) * 8 / rate_bps
-    payload = bytes(payload_bytes)
+    padding = bytes(payload_bytes - 4)
     began = time.monotonic()
     sent = 0
     while (elapsed := time.monotonic() - began) < seconds:
         while sent * gap_s <= elapsed:
-            sender.sendto(payload, (address, UDP_PORT))
+            sender.sendto(struct.pack("!I", sent) + padding, (address, UDP_PORT))
             sent += 1
         time.sleep(max(0.0, min(gap_s, 0.001)))
     print(sent)

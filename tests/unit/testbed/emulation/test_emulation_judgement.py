@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
 from testbed.record import RunFolder, write_json
+from testbed.timeline import Change, Timeline
 from topologies import LinkSpec, dumbbell
 
 NETWORK = dumbbell(2, LinkSpec(8e6, 0.005), LinkSpec(100e6))
@@ -111,3 +113,19 @@ def test_a_record_without_samples_of_the_queues_is_a_failed_run(plan, folder):
     (folder.stream / "links.jsonl").unlink()
     with pytest.raises(Unjudgeable):
         judge(plan, folder)
+
+
+def test_frames_lost_while_a_link_was_down_are_no_fault_and_a_changing_network_has_no_one_prediction(plan, folder):
+    rewritten(folder.stream / "usage.jsonl", lambda mono_s: {"switch_lost": 500 if mono_s > 105 else 0})
+    assert judge(plan, folder)["invalid_reasons"] == ["500 frames were lost in the switches, 0 by full queues"]
+    broken = replace(plan, timeline=Timeline((Change("bottleneck", at_s=3.0, state="down"), Change("bottleneck", at_s=4.0, state="up"))))
+    judged = judge(broken, folder)
+    assert judged["invalid_reasons"] == []
+    assert {check["text"] for check in judged["checks"] if "not judged" in check["text"]} == {"not judged: a link was down"}
+    assert judged["prediction"]["step_s"] is None
+
+
+def test_a_rate_that_changes_costs_nothing_by_itself(plan, folder):
+    changed = replace(plan, timeline=Timeline((Change("bottleneck", at_s=3.0, rate_bps=4e6),)))
+    rewritten(folder.stream / "usage.jsonl", lambda mono_s: {"switch_lost": 500 if mono_s > 105 else 0})
+    assert judge(changed, folder)["invalid_reasons"] == ["500 frames were lost in the switches, 0 by full queues"]
