@@ -83,7 +83,7 @@ class Routing(Model):
 
 
 TrainModel = Literal["small_cnn", "resnet8", "resnet20", "resnet18"]
-ReplayModel = Literal["resnet18", "vgg16", "resnet50", "gpt2-small", "small_cnn", "resnet8", "resnet20"]
+ReplayModel = Literal["resnet18", "vgg16", "resnet50", "resnet110", "gpt2-small", "small_cnn", "resnet8", "resnet20"]
 
 
 class Optimizer(Model):

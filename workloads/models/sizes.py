@@ -16,6 +16,8 @@ def layer_sizes(name: str) -> list[int]:
         return _resnet((2, 2, 2, 2), bottleneck=False, classes=100)
     if name == "resnet50":
         return _resnet((3, 4, 6, 3), bottleneck=True, classes=1000)
+    if name == "resnet110":
+        return _cifar_resnet(18, classes=10)
     if name == "vgg16":
         return _vgg16(classes=100)
     if name == "gpt2-small":
@@ -30,7 +32,7 @@ def layer_sizes(name: str) -> list[int]:
 
 def replayable() -> tuple[str, ...]:
     """List the names `layer_sizes` knows."""
-    return tuple(dict.fromkeys(("resnet18", "resnet50", "vgg16", "gpt2-small", *TRAINABLE)))
+    return tuple(dict.fromkeys(("resnet18", "resnet50", "resnet110", "vgg16", "gpt2-small", *TRAINABLE)))
 
 
 def _convolution(inputs: int, outputs: int, kernel: int) -> list[int]:
@@ -51,6 +53,16 @@ def _resnet(blocks: tuple[int, ...], bottleneck: bool, classes: int) -> list[int
                 sizes += _convolution(inputs, width, 3) + _convolution(width, width, 3)
             if block == 0 and (stage > 0 or inputs != outputs):
                 sizes += _convolution(inputs, outputs, 1)
+            inputs = outputs
+    return [*sizes, inputs * classes, classes]
+
+
+def _cifar_resnet(blocks: int, classes: int) -> list[int]:
+    """He et al.'s network for small images: three stages, shortcuts without parameters."""
+    sizes, inputs = _convolution(3, 16, 3), 16
+    for outputs in (16, 32, 64):
+        for _ in range(blocks):
+            sizes += _convolution(inputs, outputs, 3) + _convolution(outputs, outputs, 3)
             inputs = outputs
     return [*sizes, inputs * classes, classes]
 

@@ -6,7 +6,8 @@ from workloads.models.sizes import layer_sizes, replayable
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters"), [("resnet18", 11_227_812), ("vgg16", 134_670_244), ("resnet50", 25_557_032), ("gpt2-small", 124_439_808)]
+    ("name", "parameters"),
+    [("resnet18", 11_227_812), ("vgg16", 134_670_244), ("resnet50", 25_557_032), ("resnet110", 1_727_962), ("gpt2-small", 124_439_808)],
 )
 def test_named_gradients_have_the_published_sizes(name: str, parameters: int) -> None:
     assert sum(layer_sizes(name)) == parameters
