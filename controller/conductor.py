@@ -224,7 +224,7 @@ class Conductor:
         self._report(event="link_down" if link in self._links.down else "link_up", link=link)
         before = self._paths
         self._route()
-        hosts = list(combinations(self._network.hosts, 2))
+        hosts = list(combinations(self._network.all_hosts, 2))
         pairs = sum(before.get(pair) != self._paths.get(pair) for pair in hosts)
 
         def done() -> None:

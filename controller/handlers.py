@@ -214,8 +214,9 @@ class Handlers:
         except ValidationError as error:
             raise Refused(400, _faults(error)) from error
         topology = self._source.topology()
+        nodes = {*topology["hosts"], *topology["traffic_hosts"], *topology["switches"]}
         for name in path:
-            if name not in topology["hosts"] and name not in topology["switches"]:
+            if name not in nodes:
                 raise Refused(400, f"this run has no node {_shown(name)}; GET /topology lists them")
         objection = self._source.pin(path)
         if objection is not None:

@@ -49,6 +49,6 @@ class ControllerJob:
             generation=raw["generation"],
             board=raw["board"],
         )
-        if set(job.switches) != set(job.network.switches) or set(job.hosts) != set(job.network.hosts):
+        if set(job.switches) != set(job.network.switches) or set(job.hosts) != set(job.network.all_hosts):
             raise ValueError("a job wires exactly the switches and hosts of its network")
         return job

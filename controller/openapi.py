@@ -65,6 +65,7 @@ class Topology(BaseModel):
     """The network, and which of its links are down."""
 
     hosts: list[str] = Field(description="in order of rank: worker i runs on hosts[i]")
+    traffic_hosts: list[str] = Field(description="hosts without a worker, for background traffic")
     switches: list[str]
     links: list[Cable]
     down: list[str] = Field(description="names of links that are down")

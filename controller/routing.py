@@ -78,7 +78,7 @@ Rule = Forward | AnswerArp
 
 def check_pin(network: Network, path: Path) -> None:
     """Raise RoutingError unless the path leads from one host to another over links and switches of the network, visiting none twice."""
-    hosts, nodes = set(network.hosts), {*network.hosts, *network.switches}
+    hosts, nodes = set(network.all_hosts), {*network.all_hosts, *network.switches}
     if len(path) < 2:
         raise RoutingError(f"a path names two hosts and the switches between them; this one names {len(path)}")
     for node in path:
@@ -108,7 +108,7 @@ def compute_paths(network: Network, policy: RoutingPolicy, down: frozenset[str] 
     The result depends on the arguments alone, so a pair gets its own path back when the link does.
     """
     load = _Load(network)
-    pairs = _in_order(network.hosts, policy.seed)
+    pairs = _in_order(network, policy.seed)
     chosen = _choose(_Fabric(network, frozenset()), policy, pairs, load)
     chosen |= {pair: pin for pair, pin in _pins(network, policy).items() if not load.links_of(pin) & down}
     broken = [pair for pair in pairs if pair in chosen and load.links_of(chosen[pair]) & down]
@@ -119,22 +119,22 @@ def compute_paths(network: Network, policy: RoutingPolicy, down: frozenset[str] 
             kept.add(path)
         chosen |= _choose(_Fabric(network, down), policy, broken, kept)
     both = chosen | {(b, a): path[::-1] for (a, b), path in chosen.items()}
-    return {pair: both[pair] for pair in permutations(network.hosts, 2) if pair in both}
+    return {pair: both[pair] for pair in permutations(network.all_hosts, 2) if pair in both}
 
 
 def rules(network: Network, paths: Paths, policy: RoutingPolicy, down: frozenset[str] = frozenset()) -> list[Rule]:
     """Return what every switch must be told so that frames follow the paths, in an order that depends on the arguments alone."""
-    edges = [switch for switch in network.switches if not network.graph[switch].keys().isdisjoint(network.hosts)]
-    made: list[Rule] = [AnswerArp(switch, host, ARP_PRIORITY) for switch in edges for host in network.hosts]
+    edges = [switch for switch in network.switches if not network.graph[switch].keys().isdisjoint(network.all_hosts)]
+    made: list[Rule] = [AnswerArp(switch, host, ARP_PRIORITY) for switch in edges for host in network.all_hosts]
     pinned = {path for pin in _pins(network, policy).values() for path in (pin, pin[::-1])}
-    for pair in permutations(network.hosts, 2):
+    for pair in permutations(network.all_hosts, 2):
         path = paths.get(pair, ())
         priority = PINNED_PRIORITY if path in pinned else PATH_PRIORITY
         for i, (before, switch, after) in enumerate(zip(path, path[1:], path[2:], strict=False)):
             made.append(Forward(switch, *pair, before, (after,), tcp_only=False, priority=priority, distance=len(path) - 3 - i))
     if policy.kind == "groups":
         fabric = _Fabric(network, down)
-        for target in network.hosts:
+        for target in network.all_hosts:
             for switch, (hops, nearer) in fabric.ways_to(target).items():
                 made.append(Forward(switch, None, target, None, nearer, tcp_only=True, priority=GROUP_PRIORITY, distance=hops))
     return made
@@ -156,7 +156,7 @@ class _Fabric:
 
     def __init__(self, network: Network, down: frozenset[str]) -> None:
         switches = set(network.switches)
-        neighbours: dict[str, set[str]] = {node: set() for node in (*network.hosts, *network.switches)}
+        neighbours: dict[str, set[str]] = {node: set() for node in (*network.all_hosts, *network.switches)}
         for link in network.links:
             if link.name not in down:
                 neighbours[link.a].add(link.b)
@@ -245,16 +245,20 @@ def _choose(fabric: _Fabric, policy: RoutingPolicy, pairs: Iterable[tuple[str, s
     return chosen
 
 
-def _in_order(hosts: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
-    """Return every unordered pair once: neighbours in the ring of workers first, so that they are spread evenly by themselves."""
+def _in_order(network: Network, seed: int) -> list[tuple[str, str]]:
+    """Return every unordered pair once: neighbours in the ring of workers first, so that they are spread evenly by themselves.
+
+    Pairs with a host for traffic come last: with them or without, the workers' paths are the same.
+    """
+    hosts = network.hosts
     ring = [*pairwise(hosts), (hosts[0], hosts[-1])] if len(hosts) > 2 else [*pairwise(hosts)]
     others = sorted(set(combinations(hosts, 2)) - set(ring), key=lambda pair: _draw(seed, pair))
-    return [*ring, *others]
+    return [*ring, *others, *(pair for pair in combinations(network.all_hosts, 2) if pair[1] in network.traffic_hosts)]
 
 
 def _pins(network: Network, policy: RoutingPolicy) -> Paths:
     """Return the pinned paths by the pair in rank order, checked."""
-    rank = {host: i for i, host in enumerate(network.hosts)}
+    rank = {host: i for i, host in enumerate(network.all_hosts)}
     pins: Paths = {}
     for pin in policy.pinned:
         check_pin(network, pin)

@@ -13,9 +13,11 @@ def leafspine(
     access: LinkSpec,
     fabric_back: LinkSpec | None = None,
     access_back: LinkSpec | None = None,
+    traffic_hosts: int = 0,
 ) -> Network:
-    """Spread h1..hN evenly over the leaves l1..; spines are p1...; fabric links are the bottlenecks."""
+    """Spread h1..hN evenly over the leaves l1.., and t1... for traffic in turn; spines are p1...; fabric links are the bottlenecks."""
     hosts = tuple(f"h{i + 1}" for i in range(workers))
+    others = tuple(f"t{i + 1}" for i in range(traffic_hosts))
     leaf_names = tuple(f"l{i + 1}" for i in range(leaves))
     spine_names = tuple(f"p{i + 1}" for i in range(spines))
     links = [
@@ -25,4 +27,6 @@ def leafspine(
     ]
     for i, host in enumerate(hosts):
         links.append(Link(f"access-{host}", host, leaf_names[i * leaves // workers], access, access_back or access))
-    return Network(hosts, leaf_names + spine_names, tuple(links))
+    for i, host in enumerate(others):
+        links.append(Link(f"access-{host}", host, leaf_names[i % leaves], access, access_back or access))
+    return Network(hosts, leaf_names + spine_names, tuple(links), traffic_hosts=others)

@@ -12,7 +12,7 @@ class NetworkTopo(Topo):
 
     def build(self, network: Network) -> None:
         """Add nodes and links; hosts get 10.0.x.y by rank, so that an address tells the host."""
-        for i, host in enumerate(network.hosts):
+        for i, host in enumerate(network.all_hosts):
             number = i + 1
             self.addHost(host, ip=f"10.0.{number >> 8}.{number & 255}/16", mac=f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}")
         for i, switch in enumerate(network.switches):

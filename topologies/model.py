@@ -109,12 +109,13 @@ class Direction:
 
 @dataclass(frozen=True)
 class Network:
-    """Hosts, switches and links. `hosts` is in rank order: worker i runs on hosts[i]."""
+    """Hosts, switches and links. `hosts` are the workers' alone, in rank order: worker i runs on hosts[i]."""
 
     hosts: tuple[str, ...]
     switches: tuple[str, ...]
     links: tuple[Link, ...]
     routes: tuple[tuple[str, ...], ...] = ()  # node paths, at most one an ordered pair; a pair without one takes a shortest path
+    traffic_hosts: tuple[str, ...] = ()  # they run no worker: background traffic may begin and end on them
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Network:
@@ -123,7 +124,13 @@ class Network:
             Link(**{**link, "forward": LinkSpec.from_json(link["forward"]), "backward": LinkSpec.from_json(link["backward"])})
             for link in raw["links"]
         )
-        return cls(tuple(raw["hosts"]), tuple(raw["switches"]), links, tuple(tuple(route) for route in raw["routes"]))
+        routes = tuple(tuple(route) for route in raw["routes"])
+        return cls(tuple(raw["hosts"]), tuple(raw["switches"]), links, routes, tuple(raw.get("traffic_hosts", ())))
+
+    @property
+    def all_hosts(self) -> tuple[str, ...]:
+        """Return everything that has an address: the workers' hosts, then those for traffic alone."""
+        return self.hosts + self.traffic_hosts
 
     def with_routes(self, paths: Iterable[Sequence[str]]) -> Network:
         """Return a copy whose frames take these node paths, instead of any it was given before; ValueError if one leaves the links."""
@@ -138,7 +145,7 @@ class Network:
     def graph(self) -> nx.Graph:
         """Return the undirected graph; each edge carries its `link`."""
         graph: nx.Graph = nx.Graph()
-        graph.add_nodes_from(self.hosts)
+        graph.add_nodes_from(self.all_hosts)
         graph.add_nodes_from(self.switches)
         for link in self.links:
             graph.add_edge(link.a, link.b, link=link)
@@ -182,7 +189,7 @@ class Network:
         Every shortest path counts beside the routes, so that queues are the same for every choice among equal paths.
         """
         longest: dict[str, float] = {}
-        for source, target in combinations(self.hosts, 2):
+        for source, target in combinations(self.all_hosts, 2):
             round_trips = [self._along(nodes) + self._along(nodes[::-1]) for nodes in nx.all_shortest_paths(self.graph, source, target)]
             if self.routed.keys() & {(source, target), (target, source)}:
                 round_trips.append(self.path(source, target) + self.path(target, source))

@@ -40,7 +40,13 @@ class LiveRun:
         """Describe nodes and links, and which links are down."""
         network = self._network
         links = [{"name": link.name, "a": link.a, "b": link.b, "bottleneck": link.bottleneck} for link in network.links]
-        return {"hosts": list(network.hosts), "switches": list(network.switches), "links": links, "down": sorted(self._down)}
+        return {
+            "hosts": list(network.hosts),
+            "traffic_hosts": list(network.traffic_hosts),
+            "switches": list(network.switches),
+            "links": links,
+            "down": sorted(self._down),
+        }
 
     def paths(self) -> list[list[str]]:
         """Return the path of every pair, as the controller last told."""

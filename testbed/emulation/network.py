@@ -104,11 +104,11 @@ class EmulatedNetwork:
         self.calibration_s = 0.0
         self._inner: dict[str, tuple[str, str]] = {}
         self.mininet = self._start_mininet(network, kernel_datapath, delayed)
-        self.host_pids: dict[str, int] = {host: self.mininet[host].pid for host in network.hosts}
+        self.host_pids: dict[str, int] = {host: self.mininet[host].pid for host in network.all_hosts}
         self._interfaces = self._find_interfaces()
         self.queues = self._find_queues()
         self._set_mtu()
-        for host in network.hosts:
+        for host in network.all_hosts:
             self._prepare_host(host, transport)
         self._shape()
         self.delay = self._delay(seed, log_dir, force_delay_line)
@@ -236,7 +236,7 @@ class EmulatedNetwork:
         for (source, target), interface in self._interfaces.items():
             if source in ports:
                 ports[source][target] = interface
-        hosts = {host: {"mac": self.mininet[host].MAC(), "ip": self.address(host)} for host in self.description.hosts}
+        hosts = {host: {"mac": self.mininet[host].MAC(), "ip": self.address(host)} for host in self.description.all_hosts}
         self.control.take_charge(self.description, self._routing, ports, hosts, self.board.path)
         self.note_routes(self.control.paths)
 
@@ -267,12 +267,12 @@ class EmulatedNetwork:
             route = ["10.0.0.0/16", "dev", interface, "proto", "kernel", "scope", "link", "src", self.address(host)]
             tool("ip", "route", "change", *route, "congctl", transport.congestion_control)
             # No ARP on the measured network: a broadcast would be in every link's counters.
-            others = [self.mininet[other] for other in self.description.hosts if other != host]
+            others = [self.mininet[other] for other in self.description.all_hosts if other != host]
             lines = [f"neigh replace {other.IP()} lladdr {other.MAC()} dev {interface} nud permanent" for other in others]
             tool("ip", "-batch", "-", given="\n".join(lines))
 
     def _shape(self) -> None:
-        addresses = {host: self.address(host) for host in self.description.hosts}
+        addresses = {host: self.address(host) for host in self.description.all_hosts}
         ports = []
         for direction in self.description.directions():
             shape = shape_of(self._interfaces[direction.source, direction.target], direction.spec, self.mtu)

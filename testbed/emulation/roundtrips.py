@@ -89,7 +89,7 @@ def _hold_less(network: EmulatedNetwork, calibration_s: float) -> None:
 def measure_rtts(network: EmulatedNetwork) -> list[RttResult]:
     """Ping every host from the first one, which crosses every link of a tree."""
     description = network.description
-    source, *targets = description.hosts
+    source, *targets = description.all_hosts
     with network_namespace(network.host_pids[source]):
         pings = max(PINGS, LEAST_PINGS // len(targets))
         answers = ping([network.address(target) for target in targets], pings, PING_INTERVAL_S, PING_TIMEOUT_S)

@@ -9,11 +9,13 @@ from pydantic import Field, ValidationInfo, model_validator
 from testbed.spec.condition_fields import AnyTime, HostName, Moment, fault_of_moment, surroundings
 from testbed.spec.fields import Count, Faults, Model, Place, Rate, Seconds, Whole
 
+Flows = Annotated[Count, Field(le=128)]  # iperf3's limit
+
 
 class Pattern(Model):
     """One number of flows after another, with pauses between them."""
 
-    flows: Annotated[tuple[Count, ...], Field(min_length=1)]
+    flows: Annotated[tuple[Flows, ...], Field(min_length=1)]
     each_s: Seconds = Field(alias="each", description="say how long each number of flows lasts, such as each: 60s")
     pause_s: AnyTime = Field(0.0, alias="pause")
 
@@ -28,7 +30,7 @@ class Traffic(Model):
     source: HostName = Field(alias="from", description="say which host sends, such as from: h1")
     target: HostName = Field(alias="to", description="say which host receives, such as to: h3")
     protocol: Literal["tcp", "udp"] = "tcp"
-    flows: Count = 1
+    flows: Flows = 1
     pattern: Pattern | None = None
     rate_bps: Rate | None = Field(None, alias="rate")  # of each UDP flow; TCP takes what it gets
     dscp: Annotated[Whole, Field(ge=0, le=63)] | None = None

@@ -188,7 +188,7 @@ class Experiment(Model):
         around = Surroundings(
             folder=_folder_of(info),
             links=tuple(link.name for link in network.links) if network else None,
-            hosts=network.hosts if network else None,
+            hosts=network.all_hosts if network else None,
             end_s=workload.budget.seconds if workload else None,
             end_step=workload.budget.steps if workload else None,
         )

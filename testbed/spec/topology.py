@@ -63,6 +63,7 @@ class LinkModel(Model):
 
 class _Topology(Model):
     workers: Annotated[Whole, Field(ge=2)]
+    traffic_hosts: Annotated[Whole, Field(ge=0)] = 0  # t1, t2...: they run no worker, background traffic may use them
     mtu: Mtu = "auto"
 
     def network(self) -> Network:
@@ -94,7 +95,7 @@ class _Topology(Model):
                     mtu = least - ETHERNET_HEADER_BYTES
                     faults.append((path, f"{units.format_size(queue.size_bytes)} cannot hold one frame ({least} bytes at MTU {mtu})"))
             for i, one in enumerate(link.classes):
-                strangers = sorted(set(one.hosts) - set(self.network().hosts))
+                strangers = sorted(set(one.hosts) - set(self.network().all_hosts))
                 if strangers:
                     faults.append(((name, "classes", i, "hosts"), f"this network has no host {', '.join(strangers)}"))
         if faults:
@@ -110,7 +111,7 @@ class Star(_Topology):
 
     def network(self) -> Network:
         """Build the star."""
-        return star(self.workers, self.link.forward, self.link.backward)
+        return star(self.workers, self.link.forward, self.link.backward, self.traffic_hosts)
 
 
 class Dumbbell(_Topology):
@@ -122,7 +123,14 @@ class Dumbbell(_Topology):
 
     def network(self) -> Network:
         """Build the dumbbell."""
-        return dumbbell(self.workers, self.bottleneck.forward, self.access.forward, self.bottleneck.backward, self.access.backward)
+        return dumbbell(
+            self.workers,
+            self.bottleneck.forward,
+            self.access.forward,
+            self.bottleneck.backward,
+            self.access.backward,
+            self.traffic_hosts,
+        )
 
 
 class LeafSpine(_Topology):
@@ -144,6 +152,7 @@ class LeafSpine(_Topology):
             self.access.forward,
             self.fabric.backward,
             self.access.backward,
+            self.traffic_hosts,
         )
 
     @model_validator(mode="after")

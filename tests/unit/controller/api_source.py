@@ -9,7 +9,7 @@ from controller.board import Entry, OpenFlowReading, QueueInfo, QueueReading
 NOW_S = 100.25
 TRAINING = "bottleneck:s1->s2/training"
 UPLINK = "access-h1:h1->s1"
-HOSTS, SWITCHES = ["h1", "h2"], ["s1", "s2"]
+HOSTS, TRAFFIC_HOSTS, SWITCHES = ["h1", "h2"], ["t1"], ["s1", "s2"]
 PATH = ["h1", "s1", "s2", "h2"]
 
 
@@ -37,7 +37,7 @@ class FakeRun:
     def topology(self):
         self._fail()
         links = [{"name": "bottleneck", "a": "s1", "b": "s2", "bottleneck": True}]
-        return {"hosts": HOSTS, "switches": SWITCHES, "links": links, "down": ["bottleneck"]}
+        return {"hosts": HOSTS, "traffic_hosts": TRAFFIC_HOSTS, "switches": SWITCHES, "links": links, "down": ["bottleneck"]}
 
     def paths(self):
         self._fail()

@@ -9,7 +9,7 @@ from http.client import HTTPMessage
 from urllib.parse import quote
 
 import pytest
-from api_source import HOSTS, PATH, SWITCHES, TRAINING, UPLINK, FakeRun
+from api_source import HOSTS, PATH, SWITCHES, TRAFFIC_HOSTS, TRAINING, UPLINK, FakeRun
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -280,7 +280,7 @@ def test_the_controllers_objection_is_told_in_its_words(source, handlers):
 
 SEGMENTS = st.sampled_from(["links", "stream", "paths", "metrics", "topology", "%2F", "..", "%", "%ff", "?interval_s=", "1", "&", TRAINING])
 TARGETS = st.one_of(st.text(), st.lists(SEGMENTS | st.text(max_size=5)).map(lambda parts: "/" + "/".join(parts)))
-NAMES = st.sampled_from([*HOSTS, *SWITCHES, "s9", "", "/etc/passwd"]) | st.text()
+NAMES = st.sampled_from([*HOSTS, *TRAFFIC_HOSTS, *SWITCHES, "s9", "", "/etc/passwd"]) | st.text()
 BODIES = st.one_of(
     st.binary(),
     st.recursive(st.none() | st.booleans() | st.floats() | NAMES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)).map(
@@ -301,7 +301,7 @@ def test_whatever_is_asked_is_answered(method, target, body, content_type):
             said(answer)
     else:
         assert 0.02 <= answer.interval_s <= 60
-    assert all(name in HOSTS + SWITCHES for path in source.pinned for name in path)
+    assert all(name in HOSTS + TRAFFIC_HOSTS + SWITCHES for path in source.pinned for name in path)
 
 
 def headers(*lines: str) -> Message:

@@ -156,6 +156,28 @@ def test_where_there_is_one_path_every_policy_takes_it(network):
     assert compute_paths(network, SHORTEST) == compute_paths(network, ECMP) == compute_paths(network, GROUPS)
 
 
+@pytest.mark.parametrize("policy", [SHORTEST, ECMP, GROUPS], ids=lambda policy: policy.kind)
+def test_hosts_for_traffic_have_paths_and_the_workers_keep_theirs(policy):
+    with_traffic = leafspine(8, 4, 4, SPEC, SPEC, traffic_hosts=3)
+    paths = compute_paths(with_traffic, policy)
+    assert set(paths) == set(permutations(with_traffic.all_hosts, 2))
+    assert {pair: paths[pair] for pair in permutations(FABRIC.hosts, 2)} == compute_paths(FABRIC, policy)
+    made = rules(with_traffic, paths, policy)
+    assert {rule.host for rule in made if isinstance(rule, AnswerArp)} == set(with_traffic.all_hosts)
+    reached = {(rule.source, rule.target) for rule in made if isinstance(rule, Forward)}
+    assert ("t1", "h1") in reached and ("h1", "t1") in reached
+    if policy is GROUPS:
+        assert (None, "t3") in reached
+
+
+def test_a_host_for_traffic_may_be_pinned():
+    network = leafspine(4, 2, 2, SPEC, SPEC, traffic_hosts=2)
+    pin = ("t2", "l2", "p2", "l1", "h1")
+    paths = compute_paths(network, RoutingPolicy("shortest", pinned=(pin,)))
+    assert paths["t2", "h1"] == pin
+    assert paths["h1", "t2"] == pin[::-1]
+
+
 @settings(max_examples=40)
 @given(st.integers(2, 20), st.integers(2, 6), st.integers(1, 5), st.integers(0, 3))
 def test_spines_carry_equally_many_ring_pairs_and_equally_many_of_all_pairs(workers, leaves, spine_count, seed):

@@ -70,6 +70,17 @@ def test_every_topology_builds_its_network(topology, hosts, links):
     assert (len(network.hosts), len(network.links)) == (hosts, links)
 
 
+def test_hosts_for_traffic_are_asked_for_by_number_and_may_be_named_where_hosts_are(write, problems):
+    asked = GOOD.replace("workers: 4", "workers: 4\n  traffic_hosts: 2")
+    network = load(write(asked)).topology.network()
+    assert (network.hosts, network.traffic_hosts) == (("h1", "h2", "h3", "h4"), ("t1", "t2"))
+    assert load(write(GOOD)).topology.network().traffic_hosts == ()
+    background = "{at: 1s, background: {from: t1, to: t2}}"
+    assert load(write(f"{asked}conditions: [{background}]\nrouting: {{pinned: [[t1, s1, s2, t2]]}}\n")).conditions
+    assert "no host 't1'" in problems(f"{GOOD}conditions: [{background}]\n")[0]
+    assert "topology.traffic_hosts: must be at least 0" in problems(asked.replace("traffic_hosts: 2", "traffic_hosts: -1"))[0]
+
+
 def test_a_training_job_is_plain_si(write):
     text = GOOD.replace("budget: {seconds: 60}", "budget: {seconds: 1min, accuracy: 0.8}\n  eval_every: 500ms\n  target_accuracy: 75%")
     assert load(write(text)).workload.to_job() == {

@@ -107,6 +107,7 @@ BAD = [
         ],
     ),
     ("port: 5201", "hosts: [h9, h1, h10]", [f"9: {CLASSES}[1].hosts: this network has no host h10, h9"]),
+    ("port: 5201", "hosts: [t1]", [f"9: {CLASSES}[1].hosts: this network has no host t1"]),
     ("port: 5201", "hosts: [s1]", [f"9: {CLASSES}[1].hosts: this network has no host s1"]),
     ("port: 5201", "hosts: h1", [f"9: {CLASSES}[1].hosts: must be a list, not 'h1'"]),
     ("port: 5201", "port: 0", [f"9: {CLASSES}[1].port: must be at least 1, not 0"]),

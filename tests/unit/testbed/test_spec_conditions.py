@@ -192,6 +192,8 @@ BAD = [
     ("{at: 1s, background: {from: h1, to: h2, rate: 1mbit}}", ".background.rate: is for protocol: udp"),
     ("{at: 1s, background: {from: h1, to: h2, dscp: 64}}", ".background.dscp: must be at most 63"),
     ("{at: 1s, background: {from: h1, to: h2, flows: 0}}", ".background.flows: must be at least 1"),
+    ("{at: 1s, background: {from: h1, to: h2, flows: 129}}", ".background.flows: must be at most 128"),
+    ("{at: 1s, background: {from: h1, to: h2, pattern: {flows: [1, 129], each: 1s}}}", ".background.pattern.flows[1]: must be at most 128"),
     ("{at: 1s, background: {from: h1, to: h2, flows: 2, pattern: {flows: [1], each: 1s}}}", ".background.flows: the pattern says"),
     ("{at: 1s, for: 3s, background: {from: h1, to: h2, pattern: {flows: [1], each: 1s}}}", ".for: the pattern says how long"),
     ("{at: 1s, background: {from: h1, to: h2, pattern: {flows: [], each: 1s}}}", ".background.pattern.flows: must not be empty"),

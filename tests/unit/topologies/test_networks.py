@@ -41,6 +41,36 @@ def test_directions_are_shaped_apart_and_named_by_their_ends():
     assert network.base_rtt_s("h1", "h2") == pytest.approx(0.025)
 
 
+def uplinks(network):
+    """Return the switch of every host, by host."""
+    return {link.a: link.b for link in network.links if link.name.startswith("access")}
+
+
+@pytest.mark.parametrize(
+    ("network", "switches"),
+    [
+        (star(2, SLOW, traffic_hosts=3), ["s1", "s1", "s1"]),
+        (dumbbell(4, SLOW, FAST, traffic_hosts=3), ["s1", "s2", "s1"]),  # t1 to t2 crosses the bottleneck
+        (leafspine(4, 2, 2, SLOW, FAST, traffic_hosts=3), ["l1", "l2", "l1"]),
+    ],
+)
+def test_hosts_for_traffic_are_joined_like_the_workers_and_are_no_bottleneck(network, switches):
+    assert network.traffic_hosts == ("t1", "t2", "t3")
+    assert network.all_hosts == (*network.hosts, "t1", "t2", "t3")
+    assert [uplinks(network)[host] for host in network.traffic_hosts] == switches
+    links = {link.name: link for link in network.links}
+    assert {links[f"access-{host}"].forward for host in network.all_hosts} == {links["access-h1"].forward}
+    assert not any(links[f"access-{host}"].bottleneck for host in network.traffic_hosts)
+
+
+@pytest.mark.parametrize("kind", [lambda n: star(4, SLOW, traffic_hosts=n), lambda n: dumbbell(4, SLOW, FAST, traffic_hosts=n)])
+def test_hosts_for_traffic_change_nothing_about_the_workers_network(kind):
+    without, beside = kind(0).with_queues_fixed(1500), kind(2).with_queues_fixed(1500)
+    assert beside.hosts == without.hosts
+    assert [link for link in beside.links if link.a not in beside.traffic_hosts] == list(without.links)
+    assert all(direction.spec.queue_bytes for direction in beside.directions())
+
+
 @pytest.mark.parametrize(("rate_bps", "mtu"), [(50e6, 1500), (51e6, 9000), (None, 1500)])
 def test_the_mtu_is_large_only_above_50_mbit(rate_bps, mtu):
     assert star(2, LinkSpec(rate_bps)).auto_mtu() == mtu
@@ -128,6 +158,15 @@ def test_each_of_several_equal_paths_has_its_own_round_trip():
 def test_a_network_survives_json_with_its_routes():
     network = leafspine(4, 2, 2, SLOW, FAST, LinkSpec(1e6, loss=0.1)).with_routes([("h1", "l1", "p2", "l2", "h4")])
     assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network
+
+
+def test_a_network_survives_json_with_its_hosts_for_traffic_and_older_ones_have_none():
+    network = dumbbell(4, SLOW, FAST, traffic_hosts=2)
+    raw = json.loads(json.dumps(asdict(network)))
+    assert Network.from_json(raw) == network
+    older = json.loads(json.dumps(asdict(dumbbell(4, SLOW, FAST))))
+    del older["traffic_hosts"]
+    assert Network.from_json(older) == dumbbell(4, SLOW, FAST)
 
 
 TRAINING, BULK = QueueClass("training", 24e6, 40e6), QueueClass("bulk", 8e6, 20e6, 30_000, dscp=8, port=5201, hosts=("h1", "h4"))
