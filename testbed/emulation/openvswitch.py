@@ -16,16 +16,15 @@ from functools import cached_property
 from pathlib import Path
 
 from testbed.emulation.ovsdb import Database
+from testbed.emulation.descriptors import sockets_of
 from testbed.emulation.sandbox import PRIVATE_DIR
 from testbed.emulation.shaping import Shape, leaf
-from testbed.processes import libc
 
 RUN_DIR = f"{PRIVATE_DIR}/openvswitch"
 SCHEMA_FILE = "/usr/share/openvswitch/vswitch.ovsschema"
 SOCKET_BUFFER_BYTES = 32 << 20
 REALTIME_PRIORITY = 20
 
-_SYS_PIDFD_GETFD = 438
 _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
 _SO_MEMINFO = 55
@@ -104,7 +103,12 @@ class OpenVSwitch:
         sends its first frame, so before that there is nothing to widen.
         """
         notes = []
-        self._sockets = list(self._packet_sockets())
+        self._sockets = []
+        for duplicate in sockets_of(self.pid):
+            if duplicate.family == socket.AF_PACKET:
+                self._sockets.append(duplicate)
+            else:
+                duplicate.close()
         if userspace_ports and len(self._sockets) <= userspace_ports:
             raise OpenVSwitchError(f"vswitchd has {len(self._sockets)} packet sockets for {userspace_ports} ports, and none to send by")
         for packet_socket in self._sockets:
@@ -124,26 +128,6 @@ class OpenVSwitch:
             values = (ctypes.c_uint32 * 9).from_buffer_copy(packet_socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36))
             drops += values[_MEMINFO_DROPS]
         return drops
-
-    def _packet_sockets(self) -> Iterable[socket.socket]:
-        own = os.pidfd_open(self.pid)
-        try:
-            for entry in Path(f"/proc/{self.pid}/fd").iterdir():
-                try:
-                    if not os.readlink(entry).startswith("socket:"):
-                        continue
-                except OSError:
-                    continue
-                descriptor = libc.syscall(_SYS_PIDFD_GETFD, own, int(entry.name), 0)
-                if descriptor < 0:
-                    continue
-                duplicate = socket.socket(fileno=descriptor)
-                if duplicate.family == socket.AF_PACKET:
-                    yield duplicate
-                else:
-                    duplicate.close()
-        finally:
-            os.close(own)
 
 
 def _qos_options(shape: Shape) -> dict[str, str]:

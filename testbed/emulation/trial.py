@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import statistics
-import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,23 +19,21 @@ from testbed.emulation import sandbox
 from testbed.emulation.counters import Counter, realtime
 from testbed.emulation.delay import has_netem
 from testbed.emulation.fidelity import Floats, fidelity
-from testbed.emulation.namespaces import network_namespace
+from testbed.emulation.iperf import send, serve, udp_options
 from testbed.emulation.network import EmulatedNetwork, Queue, Transport
 from testbed.emulation.roundtrips import measure_rtts
 from topologies import LinkSpec, dumbbell, star
 from topologies.load import ring_hops
-from topologies.model import ETHERNET_HEADER_BYTES
 
 FLOWS = 4
 FLOW_START_S = 0.5
 FLOW_SECONDS = 1.0
+LONGEST_FLOW_S = 30
 OVERLOAD = 1.1
 CEILING_DELAY_S = 0.005
 LEAST_FIDELITY = 0.985
 LEAST_COVERAGE = 0.3
 WATCH_INTERVAL_S = 0.002
-IPERF_PORT = 5201
-IP_UDP_HEADERS_BYTES = 28
 TRIAL_DELAY_S = 0.005
 
 
@@ -47,7 +42,11 @@ def carries(rate_bps: float, mtu: int, kernel_datapath: bool) -> bool:
     description = dumbbell(FLOWS, LinkSpec(rate_bps, CEILING_DELAY_S), LinkSpec(2 * rate_bps)).with_queues_fixed(mtu)
     network = EmulatedNetwork(description, mtu, Transport(), kernel_datapath, seed=1, log_dir=sandbox.PRIVATE_DIR)
     measure_rtts(network)
-    flows = [_udp_flow(network, path[0].source, path[-1].target, OVERLOAD * rate_bps) for path in ring_hops(description)]
+    flows = []
+    for path in ring_hops(description):
+        source, target = path[0].source, path[-1].target
+        serve(network, target)
+        flows.append(send(network, source, target, *udp_options(mtu, OVERLOAD * rate_bps), "-t", str(LONGEST_FLOW_S)))
     time.sleep(FLOW_START_S)
     queues = [queue for queue in network.queues if queue.direction.bottleneck]
     with realtime():
@@ -72,17 +71,6 @@ def watch_queues(queues: list[Queue], seconds: float) -> list[Floats]:
     return [np.array(samples, dtype=np.float64).reshape(-1, 4).T for samples in rows]
 
 
-def _udp_flow(network: EmulatedNetwork, source: str, target: str, rate_bps: float) -> subprocess.Popen[bytes]:
-    with network_namespace(network.host_pids[target]):
-        subprocess.Popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _wait_for_listener(IPERF_PORT)
-    payload_bytes = network.mtu - IP_UDP_HEADERS_BYTES
-    rate = rate_bps * payload_bytes / (network.mtu + ETHERNET_HEADER_BYTES)
-    with network_namespace(network.host_pids[source]):
-        command = ["iperf3", "-c", network.address(target), "-u", "-b", f"{rate:.0f}", "-l", str(payload_bytes), "-t", "30"]
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def delay_accuracy(kernel_datapath: bool) -> dict[str, Any]:
     """Ping over a link of 5 ms each way, before calibration; tell by how much the RTT is over."""
     spec = LinkSpec(10e6, TRIAL_DELAY_S)
@@ -91,15 +79,6 @@ def delay_accuracy(kernel_datapath: bool) -> dict[str, Any]:
     rtts = measure_rtts(network)
     excess_s = statistics.median(rtt.measured_s - rtt.configured_s for rtt in rtts)
     return {"configured_rtt_s": rtts[0].configured_s, "excess_s": excess_s}
-
-
-def _wait_for_listener(port: int) -> None:
-    deadline = time.monotonic() + 5
-    listening = re.compile(rf":{port:04X} 0+:0000 0A")
-    while not any(listening.search(Path(f"/proc/thread-self/net/{name}").read_text()) for name in ("tcp", "tcp6")):
-        if time.monotonic() > deadline:
-            raise RuntimeError("iperf3 did not start listening")
-        time.sleep(0.01)
 
 
 def _in_sandbox(what: str, kernel_datapath: bool) -> Any:

@@ -36,15 +36,10 @@ class Recorder:
 
 def iperf(network: Any, source: str, target: str, seconds: float, *options: str, port: int = IPERF_PORT) -> Any:
     """Start an iperf3 flow; `communicate` gives its JSON."""
-    from testbed.emulation.namespaces import network_namespace
-    from testbed.emulation.trial import _wait_for_listener
+    from testbed.emulation.iperf import send, serve
 
-    with network_namespace(network.host_pids[target]):
-        subprocess.Popen(["iperf3", "-s", "-1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _wait_for_listener(port)
-    with network_namespace(network.host_pids[source]):
-        command = ["iperf3", "-c", network.address(target), "-J", "-t", str(seconds), "-p", str(port), *options]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    serve(network, target, port=port)
+    return send(network, source, target, "-J", "-t", str(seconds), *options, port=port, output=subprocess.PIPE)
 
 
 def counted_beside_iperf3(rate_bps: float, seconds: float) -> dict[str, Any]:
