@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.emulation.validity import HEADERS_BYTES
+from testbed.emulation.wire import HEADERS_BYTES
 from topologies import Network
 from topologies.load import longest_rtt_s, phases_of, transfer_s
 from topologies.model import ETHERNET_HEADER_BYTES

@@ -17,7 +17,14 @@ import pyarrow as pa
 import pyarrow.json
 
 SCHEMA = 1
-TABLES = {"steps": "steps-*.jsonl", "evals": "evals.jsonl", "links": "links.jsonl", "events": "events-*.jsonl"}
+TABLES = {
+    "steps": "steps-*.jsonl",
+    "evals": "evals.jsonl",
+    "links": "links.jsonl",
+    "events": "events-*.jsonl",
+    "background": "background.jsonl",
+}
+BACKGROUND_COUNTS = dict.fromkeys(("received_bytes", "retransmits", "lost_packets"), "Int64")  # null where a protocol has none
 TIMES = {"mono_s": "t_s", "openflow_mono_s": "openflow_t_s"}  # the monotonic clock's columns, and their names in Parquet
 
 ASIDE = ".{}.earlier"  # where an attempt is while the next one's folder is made
@@ -105,7 +112,8 @@ class RunFolder:
         rows: list[dict[str, Any]] = []
         for file in sorted(self.stream.glob(TABLES[name])):
             rows += read_lines(file)
-        return pd.DataFrame(rows)
+        table = pd.DataFrame(rows)
+        return table.astype(BACKGROUND_COUNTS) if name == "background" and rows else table
 
     def usage(self) -> list[dict[str, Any]]:
         """Return the snapshots of the emulator's counters."""

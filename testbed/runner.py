@@ -22,6 +22,7 @@ from rich.console import Console
 
 from testbed import disk, machine, spec
 from testbed.attempts import Standing, history
+from testbed.background_load import background_load_bps
 from testbed.emulation import backend
 from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
@@ -119,16 +120,17 @@ def check_ceiling(runs: list[Run], console: Console) -> None:
     kernel = machine.has_kernel_datapath()
     problems = {}
     for run in runs:
-        topology = run.experiment.topology
-        network = fastest(run.experiment.network(run.seed), timeline_of(run.experiment, run.seed))
-        load_bps, mtu = ring_load_bps(network), topology.resolved_mtu()
+        changes = timeline_of(run.experiment, run.seed)
+        network, mtu = fastest(run.experiment.network(run.seed), changes), run.experiment.topology.resolved_mtu()
+        background_bps = background_load_bps(run.experiment.conditions, network)
+        load_bps, who = ring_load_bps(network) + background_bps, "workers and background traffic" if background_bps else "workers"
         try:
             ceiling_bps = machine.ceiling_bps(mtu, kernel, lambda text: console.print(text, soft_wrap=True))
         except machine.MachineError as error:
             raise Refusal(str(error)) from error
         if load_bps > ceiling_bps:
             problems[load_bps] = (
-                f"{run.slug}: the workers could ask {load_bps / 1e6:.0f} Mbit/s of the switches, and this machine carries "
+                f"{run.slug}: the {who} could ask {load_bps / 1e6:.0f} Mbit/s of the switches, and this machine carries "
                 f"{ceiling_bps / 1e6:.0f} at MTU {mtu}: lower the rates, raise topology.mtu, or run with --force, which marks the run"
             )
     if problems:

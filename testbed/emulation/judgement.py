@@ -20,6 +20,7 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     """Compute what the manifest says of a finished run."""
     measured = folder.measured_window()
     steps, all_links, workers = folder.table("steps"), folder.table("links"), folder.workers()
+    background, events = folder.table("background"), folder.table("events")
     if measured is None or steps.empty or all_links.empty or len(workers) != len(plan.network.hosts):
         raise Unjudgeable("the workers ended without a complete record of a measured window")
     start_s, end_s = measured
@@ -28,8 +29,8 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     counters, everything = window(snapshots, start_s, end_s), window(snapshots, 0.0, math.inf)
     whole, by_direction = queue_fidelity(links, plan.network)
     interrupted = any(change.state == "down" for change in plan.timeline.changes)
-    evidence = Evidence(plan.extremes, plan.mtu, steps, links, all_links, workers, whole, start_s, end_s, counters, everything, interrupted)
-    found = checks(evidence)
+    seen = steps, links, all_links, workers, whole, start_s, end_s, counters, everything
+    found = checks(Evidence(plan.extremes, plan.mtu, *seen, background, events, interrupted))
     wrong = [check.text for check in found if not check.ok]
     compute_s = statistics.median(steps["compute_s"])
     quiet_s = statistics.median(worker["quiet_compute_s"] for worker in workers)
@@ -46,7 +47,7 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
         "cpu": None if counters is None else _cpu(counters),
         "compute_inflation": compute_s / quiet_s if quiet_s else None,
         "workers": workers,
-        "prediction": {"step_s": predicted},
+        "prediction": {"step_s": predicted, "ignores": [] if background.empty else ["background traffic"]},
         "origin_mono_s": float(steps[steps["rank"] == 0]["mono_s"].min()),
     }
 

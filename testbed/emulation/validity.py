@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from testbed.emulation import beside, wire
 from testbed.emulation.delayline import LATENESS_BUCKET_S
 from testbed.emulation.fidelity import FAITHFUL, Fidelity, fidelity, worst_of
 from testbed.emulation.sampling import COARSE_INTERVAL_S, intervals_s
 from topologies import LinkSpec, Network
-from topologies.model import ETHERNET_HEADER_BYTES
 
 LEAST_SAMPLED = 0.9
 MOST_UNSEEN_S = 2.0  # at either end of the measured part; snapshots are taken twice a second
 MOST_WAITING = 0.05  # share of the time the emulator's processes may wait for a CPU
 MOST_LATENESS_S = 1e-3
 MOST_LATENESS = 0.05  # of the configured delay
-WIRE_SLACK = (0.95, 1.08)  # of the least and the most the interfaces may count for what the schemes sent
-HEADERS_BYTES = 52  # IP, TCP and its timestamps
-ACK_FRAME_BYTES = HEADERS_BYTES + ETHERNET_HEADER_BYTES
-SEGMENTS_PER_ACK = 2
 BATCH_FRAMES = 32  # Open vSwitch's
 
 
@@ -130,6 +127,8 @@ class Evidence:
     end_s: float
     measured: Window | None
     whole: Window | None  # from before the workers began until after they ended: the queues are empty at both ends
+    background: pd.DataFrame = field(default_factory=pd.DataFrame)  # what competed with the workers
+    events: pd.DataFrame = field(default_factory=pd.DataFrame)
     interrupted: bool = False  # a link was down for a while, and what was sent then is in no counter
 
     @property
@@ -154,21 +153,25 @@ def checks(evidence: Evidence) -> list[Check]:
         Check("replicas", float(len(digests)), 1.0, len(digests) == 1, "the workers' models differ at the end"),
         _wire(evidence),
     ]
+    if (flows := beside.punctuality(evidence.events)) is not None:
+        found.append(Check("background", flows.late_s, beside.MOST_LATE_S, flows.ok, flows.text))
     if measured is None or evidence.whole is None:
         return [*found, Check("window", 0.0, None, False, "the measured part was too short for two snapshots of the counters")]
     found.append(_snapshots(evidence, measured))
     found += [_waiting(measured, "vswitchd"), _waiting(measured, "delayline")]
     found += [_zero("socket drops", measured.growth("socket_drops"), "vswitchd's sockets dropped {:.0f} frames unseen by the queues")]
     found += [_zero("softnet drops", measured.growth("softnet_drops"), "the kernel's receive backlog dropped {:.0f} frames")]
-    lost = 0.0
+    lost = -beside.datagrams_lost(evidence.background, measured.first["mono_s"], measured.last["mono_s"])
     if measured.last["delay"] is not None:
         dropped = _zero("delay line drops", _line_drops(measured), "the delay line dropped {:.0f} frames it should have carried")
         found.append(_unless(evidence.interrupted, dropped))
         found += _lateness(measured, evidence.network)
-        lost = sum(measured.growth("delay", "directions", name, "lost") for name in measured.last["delay"]["directions"])
-    found.append(_unless(evidence.interrupted, _switch_losses(evidence.whole, _dropped(evidence.all_links))))
-    retransmissions = _retransmissions(measured, max(_dropped(evidence.links), measured.growth("switch_lost")) + lost)
-    found.append(_unless(evidence.interrupted, retransmissions))
+        lost += sum(measured.growth("delay", "directions", name, "lost") for name in measured.last["delay"]["directions"])
+    hosts = evidence.network.all_hosts
+    found.append(_unless(evidence.interrupted, _switch_losses(evidence.whole, _dropped(evidence.all_links, hosts)[1])))
+    on_uplinks, in_switches = _dropped(evidence.links, hosts)
+    lost += on_uplinks + max(in_switches, measured.growth("switch_lost"))
+    found.append(_unless(evidence.interrupted, _retransmissions(measured, max(0.0, lost))))
     return found
 
 
@@ -202,10 +205,13 @@ def _sampling(evidence: Evidence) -> Check:
     return Check("sampling", share, LEAST_SAMPLED, share >= LEAST_SAMPLED, text)
 
 
-def _dropped(links: pd.DataFrame) -> float:
+def _dropped(links: pd.DataFrame, hosts: Sequence[str]) -> tuple[float, float]:
+    """Return how many packets full queues have refused: on the hosts' uplinks, and in the switches."""
     keys = [key for key in ("link", "source", "queue") if key in links.columns]
     counters = links.groupby(keys, dropna=False)["dropped_packets"]
-    return float((counters.max() - counters.min()).sum())
+    grown = counters.max() - counters.min()
+    on_uplinks = grown.index.get_level_values("source").isin(hosts)
+    return float(grown[on_uplinks].sum()), float(grown[~on_uplinks].sum())
 
 
 def _switch_losses(whole: Window, dropped: float) -> Check:
@@ -216,23 +222,11 @@ def _switch_losses(whole: Window, dropped: float) -> Check:
 
 
 def _wire(evidence: Evidence) -> Check:
-    """Compare the interfaces' counters with the payload, its headers and the acknowledgements.
-
-    How messages share segments and acknowledgements is TCP's choice: the least is full segments and an acknowledgement for every
-    two of them, the most adds a segment and an acknowledgement for each message, and every retransmission.
-    """
-    steps, mtu = evidence.steps, evidence.mtu
-    sent, received = float(steps["bytes_sent"].sum()), float(steps["bytes_received"].sum())
-    segment = mtu - HEADERS_BYTES
-    least = sent * (mtu + ETHERNET_HEADER_BYTES) / segment + received / segment / SEGMENTS_PER_ACK * ACK_FRAME_BYTES
-    most = least + 2 * sum(worker["messages"] for worker in evidence.workers) * ACK_FRAME_BYTES
-    if evidence.whole is not None:
-        most += evidence.whole.growth("tcp", "RetransSegs") * (mtu + ETHERNET_HEADER_BYTES)
-    counted = float(steps["wire_bytes_sent"].sum())
-    ratio = counted / least if least else None
-    ok = WIRE_SLACK[0] * least <= counted <= WIRE_SLACK[1] * most
-    text = f"the interfaces counted {ratio or 0:.2f} times the bytes the scheme says it sent"
-    return Check("bytes on the wire", ratio, WIRE_SLACK[1] * most / least if least else None, ok, text)
+    """Judge the workers' bytes where no others are in the same counters."""
+    resent = 0.0 if evidence.whole is None else evidence.whole.growth("tcp", "RetransSegs")
+    own = max(0.0, resent - beside.retransmits(evidence.background))
+    left_out = beside.on_own_host(evidence.steps, evidence.background, evidence.network.hosts)
+    return Check("bytes on the wire", *wire.compare(evidence.steps, left_out, evidence.workers, evidence.mtu, own))
 
 
 def _waiting(measured: Window, role: str) -> Check:

@@ -144,12 +144,16 @@ def test_without_a_start_or_an_end_there_is_no_measured_window(folder, kind):
     assert folder.measured_window() is None
 
 
+BACKGROUND = {"mono_s": 110.0, "seconds": 0.5, "entry": 0, "received_bytes": 5000, "retransmits": 3, "lost_packets": None}
+
+
 @pytest.fixture
 def recorded(folder):
     for rank in (0, 1):
         rows = [{"mono_s": 100.0 + step + rank / 10, "rank": rank, "step": step, "loss": None if step else 0.5} for step in range(3)]
         write_lines(folder.stream / f"steps-{rank}.jsonl", rows)
     write_lines(folder.stream / "links.jsonl", [{"mono_s": 99.0 + i / 100, "link": "bottleneck", "backlog_bytes": i} for i in range(300)])
+    write_lines(folder.stream / "background.jsonl", [BACKGROUND])
     folder.event(95.0, "booted", "network up", {"seconds": 1.5})
     folder.event(96.0, "verified", "rates are right")
     return folder
@@ -188,6 +192,18 @@ def test_a_table_without_rows_has_no_file_and_nothing_half_written_is_left(recor
     assert not (recorded.path / "evals.parquet").exists()
     assert {file.stem for file in recorded.path.glob("*.parquet")} == set(TABLES) - {"evals"}
     assert list(recorded.path.glob(".*")) == []
+
+
+def test_what_a_protocol_does_not_have_is_null_in_background_whichever_protocols_there_are(recorded):
+    udp = {**BACKGROUND, "mono_s": 111.0, "retransmits": None, "lost_packets": 7}
+    for rows, retransmits in (([BACKGROUND], [3]), ([BACKGROUND, udp], [3, pd.NA]), ([udp], [pd.NA])):
+        write_lines(recorded.stream / "background.jsonl", rows)
+        recorded.to_parquet(100.0)
+        schema = pq.read_schema(recorded.path / "background.parquet")
+        assert {schema.field(name).type for name in ("received_bytes", "retransmits", "lost_packets")} == {pa.int64()}
+        table = pd.read_parquet(recorded.path / "background.parquet")
+        assert table["t_s"].iloc[0] == pytest.approx(rows[0]["mono_s"] - 100)
+        assert table["retransmits"].astype("Int64").tolist() == retransmits
 
 
 LINK = {

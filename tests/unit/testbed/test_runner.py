@@ -78,6 +78,14 @@ def test_schemes_over_the_same_network_are_refused_once(monkeypatch):
     assert len(reasons()) == 1
 
 
+def test_background_traffic_counts_towards_the_ceiling(monkeypatch):
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 245e6)
+    flow = {"at": "1s", "background": {"from": "h1", "to": "h4", "protocol": "udp", "rate": "3mbit"}}
+    experiment = from_mapping({**BASE, "schemes": ["none"], "conditions": [flow]})
+    with pytest.raises(Refusal, match="none: the workers and background traffic could ask 246 Mbit/s of the switches"):
+        check_ceiling(expand(experiment), Console(quiet=True))
+
+
 def test_force_does_not_ask_for_the_ceiling(monkeypatch):
     monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: pytest.fail("asked"))
     assert reasons(Options(force=True)) == []

@@ -77,6 +77,17 @@ def test_a_complete_record_of_a_faithful_run_is_valid(plan, folder):
     assert judged["prediction"]["step_s"] == pytest.approx(0.060 + 1_514_000 * 8 / 8e6 + 2 * 0.010)
 
 
+def test_a_prediction_beside_background_traffic_says_that_it_ignores_it(plan, folder):
+    assert judge(plan, folder)["prediction"]["ignores"] == []
+    row = {"mono_s": 50.0, "seconds": 0.5, "entry": 0, "source": "t1", "target": "t2"}
+    write_lines(folder.stream / "background.jsonl", [{**row, "received_bytes": 1, "retransmits": 0, "lost_packets": None}])
+    rewritten(folder.stream / "steps-0.jsonl", lambda mono_s: {"step_s": 0.1})
+    rewritten(folder.stream / "steps-1.jsonl", lambda mono_s: {"step_s": 0.1})
+    judged = judge(plan, folder)
+    assert judged["valid"]
+    assert judged["prediction"]["ignores"] == ["background traffic"]
+
+
 def test_cpu_time_is_that_of_the_measured_part_and_what_is_not_ours_is_foreign(plan, folder):
     cpu = judge(plan, folder)["cpu"]
     assert (cpu["workers_s"], cpu["busy_s"], cpu["foreign_s"], cpu["wall_s"]) == (6.0, 8.0, 2.0, 8.0)
