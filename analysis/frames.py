@@ -25,10 +25,21 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("backlog_bytes", "rate_bps", "queue_bytes"),
     ),
     "events": ("t_s", "kind", "text", "data"),
+    "background": (
+        *("t_s", "seconds", "entry", "source", "target", "protocol", "flows"),
+        *("received_bytes", "goodput_bps", "retransmits", "lost_packets"),
+    ),
 }
+OPTIONAL = {"background"}  # tables that a run may lack
 TABLES = tuple(COLUMNS)
-STREAM_GLOBS = {"steps": "steps-*.jsonl", "evals": "evals*.jsonl", "links": "links*.jsonl", "events": "events*.jsonl"}
-NOT_NUMBERS = {"link", "source", "target", "kind", "text", "data", "congested", "final"}
+STREAM_GLOBS = {
+    "steps": "steps-*.jsonl",
+    "evals": "evals*.jsonl",
+    "links": "links*.jsonl",
+    "events": "events*.jsonl",
+    "background": "background*.jsonl",
+}
+NOT_NUMBERS = {"link", "source", "target", "protocol", "kind", "text", "data", "congested", "final"}
 
 
 def empty(table: str) -> pd.DataFrame:

@@ -119,6 +119,11 @@ class Run:
         """Return the events."""
         return self._read("events")
 
+    @cached_property
+    def background(self) -> pd.DataFrame:
+        """Return what background traffic delivered; empty for a run without."""
+        return self._read("background")
+
     def check(self) -> None:
         """Note damage that shows without reading the tables."""
         if self.manifest.get("status") == "complete":
@@ -153,7 +158,7 @@ class Run:
         return str(self.manifest.get("reason") or ("killed or still going" if self.status == "running" else "no reason recorded"))
 
     def _may_lack(self, table: str) -> bool:
-        return table == "evals" and self.workload == "replay"
+        return table in frames.OPTIONAL or (table == "evals" and self.workload == "replay")
 
     def _all_swept(self) -> dict[str, Any]:
         cell = self.manifest.get("cell")

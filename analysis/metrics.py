@@ -110,6 +110,18 @@ def compression_ratio(steps: pd.DataFrame, workers: int) -> float:
     return _ratio(dense, bytes_per_step(steps)) or NAN
 
 
+def background_bps(background: pd.DataFrame, steps: pd.DataFrame) -> float:
+    """Return the mean goodput of all background traffic from worker 0's first measured step to its last; NaN if there was none."""
+    clock = _worker0(steps)
+    if background.empty or clock.empty:
+        return NAN
+    start_s, end_s = clock["t_s"].min(), (clock["t_s"] + clock["step_s"]).max()
+    begun_s, ended_s = background["t_s"], background["t_s"] + background["seconds"]
+    within_s = (ended_s.clip(upper=end_s) - begun_s.clip(lower=start_s)).clip(lower=0.0)
+    received_bits = 8 * (background["received_bytes"] * within_s / background["seconds"]).sum()
+    return _ratio(received_bits, end_s - start_s)
+
+
 def final_accuracy(evals: pd.DataFrame) -> float:
     """Return the accuracy on the full test set at the end; NaN if the run did not get there."""
     final = evals.loc[evals["final"], "accuracy"].dropna()

@@ -73,6 +73,8 @@ def small_print(results: Results, runs: list[Run], extra: list[str] | None = Non
             f"Compute slowed under traffic (emulator, transport, decoding) in {_of(len(inflated), len(runs))}, "
             f"at most {worst:.2f}x ({run.label}, {run.workload})."
         )
+    if any(dig(run.manifest, "prediction", "ignores") for run in runs):
+        sentences.append("Background traffic competed with the workers; predictions ignore it.")
     if any(run.manifest.get("shared_machine") for run in runs):
         sentences.append("The machine was shared with other work.")
     if any(run.manifest.get("steered") for run in runs):

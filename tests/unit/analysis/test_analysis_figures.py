@@ -150,11 +150,12 @@ def test_what_cannot_be_drawn_has_a_reason(tmp_path: Path) -> None:
 
 def test_the_small_print_owns_up(tmp_path: Path) -> None:
     run = FakeRun("none", manifest={"compute_inflation": 1.23, "shared_machine": True, "forced": True})
+    run.manifest["prediction"] = {"step_s": 0.2, "ignores": ["background traffic"]}
     results = load(write_experiment(tmp_path / "x", [run], also_planned=("gone",)))
     text = " ".join(words.small_print(results, results.runs))
     assert "4 workers on a dumbbell, bottleneck of 40 Mbit/s, 5 ms one way, 50 kB queue." in text
     assert "Substituted: userspace datapath for the kernel's." in text
-    for warning in ("at most 1.23x", "shared", "forced", "1 planned run missing"):
+    for warning in ("at most 1.23x", "predictions ignore it", "shared", "forced", "1 planned run missing"):
         assert warning in text
 
 

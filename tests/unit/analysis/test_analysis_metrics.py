@@ -37,6 +37,16 @@ def test_an_empty_table_gives_nan_everywhere() -> None:
     assert math.isnan(metrics.throughput_interval(table).low)
 
 
+def test_the_background_counts_what_it_delivered_in_the_measured_part_over_all_of_it() -> None:
+    table = steps([0.5] * 8).assign(t_s=lambda frame: 0.5 * frame["step"])  # 4 s
+    rows = [(-1.0, 0.5, 9000), (-0.25, 0.5, 1000), (1.0, 0.5, 2000), (1.0, 0.5, 500), (3.75, 0.5, 4000), (4.5, 0.5, 9000)]
+    background = pd.DataFrame(rows, columns=["t_s", "seconds", "received_bytes"])
+    assert metrics.background_bps(background, table) == pytest.approx((500 + 2000 + 500 + 2000) * 8 / 4.0)
+    assert metrics.background_bps(background.assign(received_bytes=0.0), table) == 0.0
+    assert math.isnan(metrics.background_bps(frames.empty("background"), table))
+    assert math.isnan(metrics.background_bps(background, frames.empty("steps")))
+
+
 def test_the_interval_of_a_steady_run_is_a_point_and_of_a_noisy_one_holds_the_mean() -> None:
     steady = metrics.throughput_interval(steps([0.25] * 40))
     assert (steady.low, steady.high) == pytest.approx((80, 80))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from synthetic_results import FakeRun, write_experiment
 
@@ -36,6 +37,19 @@ def test_replay_is_compared_with_replay(folder: Path) -> None:
     table = summarise(load(folder)).set_index("run")
     assert table.loc["none-replay-0", "speedup_over_none"] == pytest.approx(1.0)
     assert table["workload"].to_dict()["none-replay-0"] == "replay"
+
+
+def test_background_traffic_is_summed_up_where_there_was_some_and_older_runs_lack_its_table(folder: Path) -> None:
+    run = folder / "none-train-0"
+    names = {"entry": 0, "source": "t1", "target": "t2", "protocol": "tcp", "flows": 1}
+    row = {"seconds": 0.5, **names, "received_bytes": 50_000, "goodput_bps": 8e5, "retransmits": 1, "lost_packets": None}
+    pd.DataFrame([{**row, "t_s": 0.5 * i} for i in range(10)]).to_parquet(run / "background.parquet")
+    results = load(folder)
+    table = summarise(results).set_index("run")
+    assert table.loc["none-train-0", "background_bps"] == pytest.approx(800_000)
+    assert table["background_bps"].drop("none-train-0").isna().all()
+    assert results.problems == []
+    assert results.runs[0].background["protocol"].unique().tolist() == ["tcp"]
 
 
 def test_null_is_an_empty_cell(folder: Path) -> None:
