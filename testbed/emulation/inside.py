@@ -1,9 +1,8 @@
 """One run, seen from inside its sandbox: python -m testbed.emulation.inside
 
 Reads the plan as the first JSON line from standard input, later ones are requests to pin a path. Reports by JSON lines on standard output:
-booted, verified, started, controller (what the SDN controller said), condition (a link was changed), worker_failed, done,
-error. Everything else it makes goes into the
-run's folder. It ends, and everything with it, when the runner does.
+booted, verified, started, controller (what the SDN controller said), condition (a link was changed, background traffic began or ended),
+worker_failed, done, error. Everything else it makes goes into the run's folder. It ends, and everything with it, when the runner does.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 
 from controller.routing import RoutingPolicy
 from testbed.emulation import sampler, sampling, sandbox, usage
+from testbed.emulation.background import Background
 from testbed.emulation.child import Child, JsonLines, wait_for_any
 from testbed.emulation.conditions import Conditions
 from testbed.emulation.network import EmulatedNetwork, Transport
@@ -56,6 +56,7 @@ class Inside:
             force_delay_line=plan.timeline.is_rough,
         )
         self.conditions = Conditions(self.network, plan.timeline, _tell_of_condition)
+        self.background = Background(self.network, plan.timeline.flows, self.stream, self.logs, _tell_of_background)
         self.herald = JsonLines(herald.open_for_reading(self.stream))
         booted_s, control = time.monotonic() - began, self.network.control
         report(event="booted", seconds=booted_s, substituted=self.network.substituted, rules_s=control.installation_s, paths=control.paths)
@@ -70,12 +71,14 @@ class Inside:
     def run(self) -> int:
         """Run the workers to their end; return the exit code."""
         plan = self.plan
+        self.background.prepare()
         self.sampler = Child("testbed.emulation.sampler", self.logs / "sampler.log")
         links = str(self.stream / "links.jsonl")
         intervals_s = sampling.intervals_s(plan.extremes)
         self.sampler.tell(sampler.job(self.network.queues, intervals_s, links, str(self.network.board.path)))
         self._start_workers()
         failed = self._watch()
+        self.background.close()
         self.sampler.stop()  # raises if it did not live to the end: fidelity would rest on part of the run
         if failed is not None:
             report(event="worker_failed", **failed)
@@ -110,11 +113,12 @@ class Inside:
         next_usage = time.monotonic()
         with (self.stream / "usage.jsonl").open("a") as output:
             while left:
-                due_s = min(next_usage, self.conditions.next_due_s)
+                due_s = min(next_usage, self.conditions.next_due_s, self.background.next_due_s())
                 wait_for_any([self.nursery.lines, self.network.control.lines, self.requests, self.herald], due_s - time.monotonic())
                 for told in self.herald.read(0):
-                    self.conditions.step_began(told["step"], told["mono_s"])
+                    self._step_began(told["step"], told["mono_s"])
                 self.conditions.act()
+                self.background.act(time.monotonic())
                 self._steer()
                 for message in self.nursery.hear(0):
                     rank = _rank(message.get("job", ""))
@@ -135,6 +139,11 @@ class Inside:
             output.write(json.dumps(self._usage()) + "\n")
         return None
 
+    def _step_began(self, step: int, mono_s: float) -> None:
+        if step == 0:
+            self.background.begin(mono_s)
+        self.conditions.step_began(step, mono_s)
+
     def _steer(self) -> None:
         """Pass on what the controller says and what is asked of it."""
         for message in self.network.control.poll():
@@ -153,6 +162,7 @@ class Inside:
             "sampler": [self.sampler.pid],
             "controller": [self.network.control.pid],
             "workers": list(self.workers.values()),
+            "background": self.background.pids,
             "runner": [os.getpid(), self.nursery.pid],
         }
         stats = delay.stats() if delay is not None else None
@@ -166,6 +176,10 @@ def _rank(job: str) -> int:
 
 def _tell_of_condition(mono_s: float, kind: str, text: str, data: dict[str, Any]) -> None:
     report(event="condition", mono_s=mono_s, kind=kind, text=text, data=data)
+
+
+def _tell_of_background(kind: str, text: str, data: dict[str, Any]) -> None:
+    _tell_of_condition(time.monotonic(), kind, text, data)
 
 
 def report(**message: Any) -> None:

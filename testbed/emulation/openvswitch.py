@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from testbed.emulation.ovsdb import Database
 from testbed.emulation.descriptors import sockets_of
+from testbed.emulation.ovsdb import Database
 from testbed.emulation.sandbox import PRIVATE_DIR
 from testbed.emulation.shaping import Shape, leaf
 
