@@ -81,7 +81,7 @@ def client_options(flow: BackgroundFlow, mtu: int) -> list[str]:
         assert flow.rate_bps is not None
         options += udp_options(mtu, flow.rate_bps)
     if flow.dscp is not None:
-        options += ["-S", str(flow.dscp << 2)]
+        options += ["-S", str(_tos(flow))]
     return options
 
 
@@ -114,7 +114,7 @@ class HeldFlow:
             interval = str(INTERVAL_S) if self.is_udp else "0"
             options = ["-i", interval, "--forceflush", "--rcv-timeout", str(NO_DATA_TIMEOUT_MS)]
             self.server = serve(network, flow.target, *options, port=port, output=server, errors=server)
-            self.server.send_signal(signal.SIGSTOP)
+            _signal(self.server, signal.SIGSTOP)
             self.client = send(
                 network, flow.source, flow.target, *client_options(flow, network.mtu), port=port, output=client, errors=client
             )
@@ -133,13 +133,13 @@ class HeldFlow:
         replies = _datagrams_received(source_pid)
         self._word = self._until(self._control, timeout_s)
         _filter(self._word)
-        self.server.send_signal(signal.SIGCONT)
+        _signal(self.server, signal.SIGCONT)
         control = self._until(lambda: self._has_sent_the_word(self._word), timeout_s)
         self.server_began_s = time.monotonic()
         control.close()
         if self.is_udp:  # to stop the client while it waits for a stream's reply would end it
             self._until(lambda: _datagrams_received(source_pid) >= replies + flow.flows or None, timeout_s)
-        self.client.send_signal(signal.SIGSTOP)
+        _signal(self.client, signal.SIGSTOP)
         self._until(lambda: _is_stopped(self.client.pid) or None, timeout_s)
         self._word.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
         self._take_streams(self._word.getsockname()[1])
@@ -154,14 +154,14 @@ class HeldFlow:
 
     def release(self) -> None:
         """Let the client send."""
-        self.client.send_signal(signal.SIGCONT)
+        _signal(self.client, signal.SIGCONT)
 
     def stop(self) -> None:
         """Let nothing more be sent. A TCP client's buffers are thrown away; a UDP client is kept, as its server would leave with it."""
         if self.is_udp:
-            self.client.send_signal(signal.SIGSTOP)
+            _signal(self.client, signal.SIGSTOP)
             return
-        os.kill(self.client.pid, signal.SIGKILL)
+        _signal(self.client, signal.SIGKILL)
         for sender in self.senders:
             sender.close()  # it was set to be reset, not to linger
         self.senders = []
@@ -169,7 +169,7 @@ class HeldFlow:
     def kill(self) -> None:
         """End both at once. Until `end` nobody asks how they ended, so that their CPU time can still be read."""
         for process in (self.client, self.server):
-            os.kill(process.pid, signal.SIGKILL)
+            _signal(process, signal.SIGKILL)
         for one in (*self.senders, *self.receivers, *([self._word] if self._word else [])):
             one.close()
         self.senders, self.receivers, self._word = [], [], None
@@ -183,7 +183,7 @@ class HeldFlow:
     @property
     def has_ended(self) -> bool:
         """Tell whether the client has ended; it stays to be asked how."""
-        return os.waitid(os.P_PID, self.client.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return self.client.returncode is not None or os.waitid(os.P_PID, self.client.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def last_words(self) -> str:
         """Return the last line that the client said."""
@@ -201,7 +201,7 @@ class HeldFlow:
         return _chosen(self.server, lambda one: _peer_port(one) == port and _queued(one, _SIOCOUTQ) >= _WORD_BYTES)
 
     def _take_streams(self, control_port: int) -> None:
-        """Keep both ends of TCP's streams, for their counters; widen the server's UDP buffers."""
+        """Keep both ends of TCP's streams, for their counters, and mark them alike; widen the server's UDP buffers."""
         for one in sockets_of(self.client.pid):
             if one.type == socket.SOCK_STREAM and one.getsockname()[1] != control_port:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -213,6 +213,7 @@ class HeldFlow:
             if one.type == socket.SOCK_DGRAM:
                 one.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
             if _peer_port(one) in ports:
+                one.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _tos(self._flow))  # so that acknowledgements are in the same class
                 self.receivers.append(one)
             else:
                 one.close()
@@ -226,6 +227,16 @@ class HeldFlow:
                 raise NotConnected(f"iperf3 could not connect {self.name}; see logs/background-*.log")
             time.sleep(POLL_S)
         return found
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal without asking whether the process has ended, as `Popen` does: an answer would take its CPU time away."""
+    if process.returncode is None:
+        os.kill(process.pid, number)
+
+
+def _tos(flow: BackgroundFlow) -> int:
+    return (flow.dscp or 0) << 2
 
 
 def _log(path: Path) -> IO[bytes]:

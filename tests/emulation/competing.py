@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -68,3 +70,33 @@ def scheduled(flows: list[dict[str, Any]], seconds: float, rate_bps: float = 10e
         "closed_s": time.monotonic() - closing_s,
         "is_idle": background.next_due_s() == math.inf and background.pids == [],
     }
+
+
+def broken(flows: list[dict[str, Any]], kill_s: float, seconds: float) -> dict[str, Any]:
+    """Play a schedule, and kill every client in the midst of it."""
+    from testbed.emulation.background import Background
+    from testbed.emulation.sandbox import PRIVATE_DIR
+    from testbed.timeline import BackgroundFlow
+    from topologies import LinkSpec, star
+
+    network = boot(star(2, LinkSpec(10e6), traffic_hosts=2), 1500)
+    folder, events = Path(PRIVATE_DIR), []
+
+    def report(kind: str, text: str, data: dict[str, Any]) -> None:
+        events.append((kind, data["entry"], text))
+
+    background = Background(network, [BackgroundFlow(**flow) for flow in flows], folder, folder, report)
+    background.prepare()
+    clients = background.pids[::2]
+    origin_s = time.monotonic()
+    background.begin(origin_s)
+    while (now_s := time.monotonic()) < origin_s + seconds:
+        if clients and now_s > origin_s + kill_s:
+            for pid in clients:
+                os.kill(pid, signal.SIGKILL)
+            clients = []
+        background.act(now_s)
+        time.sleep(LOOK_S)
+    background.close()
+    rows = [json.loads(line) for line in (folder / "background.jsonl").read_text().splitlines()]
+    return {"events": events, "rows": [{**row, "t_s": row["mono_s"] - origin_s} for row in rows]}

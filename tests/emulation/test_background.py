@@ -106,3 +106,14 @@ def test_no_call_holds_the_loop_up_and_nothing_is_left(seen):
     assert seen["longest_act_s"] < 0.02
     assert seen["cpu_s"] > 0  # processes that have ended still count
     assert seen["is_idle"]
+
+
+def test_a_flow_whose_client_dies_is_told_and_recorded_as_nothing_to_its_end():
+    ends = {"start_s": 0.0, "stop_s": 2.0, "source": "t1", "target": "t2"}
+    seen = play("broken", room="competing", flows=[ends, {**ends, "protocol": "udp", "rate_bps": UDP_BPS}], kill_s=0.7, seconds=2.4)
+    for entry in (0, 1):
+        assert [kind for kind, of, _ in seen["events"] if of == entry] == ["background_start", "background_failed", "background_end"]
+        rows = rows_of(seen, entry)
+        assert rows[0]["received_bytes"] > 0
+        assert all(row["received_bytes"] == 0 for row in rows if row["t_s"] >= 1.2)
+        assert rows[-1]["t_s"] + rows[-1]["seconds"] == pytest.approx(2.0, abs=0.3)
