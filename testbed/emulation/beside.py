@@ -34,7 +34,7 @@ class Punctuality:
 
 
 def on_own_host(steps: pd.DataFrame, background: pd.DataFrame, hosts: Sequence[str]) -> pd.Series:
-    """Tell of each step whether background traffic began or ended on its worker's host meanwhile."""
+    """Tell of each step whether background traffic went from or to its worker's host meanwhile."""
     beside = pd.Series(False, index=steps.index)
     if background.empty:
         return beside
