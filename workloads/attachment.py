@@ -8,10 +8,7 @@ tells all others what it measured, and before the first bucket of the next step 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
-import time
 from collections.abc import Mapping
 
 import torch
@@ -20,10 +17,12 @@ from torch import Tensor
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from workloads.clock import Clock
 from workloads.exchange.courier import Courier
 from workloads.exchange.exchange import Bucket, Transfer
 from workloads.exchange.messages import Endpoint
 from workloads.exchange.plan import plan_allreduce
+from workloads.membership import group_of_its_own, require_the_same_everywhere
 from workloads.parts import Parts
 from workloads.policies.policy import Sample
 from workloads.pruning import Pruning
@@ -35,7 +34,6 @@ from workloads.timing import Interval, clip, total
 from workloads.traffic import Stats, StepTraffic
 
 _SEED_STRIDE = 1_000_003  # a prime: workers' seeds never meet those of another run's seed
-_FINGERPRINT_BYTES = 16
 
 
 class ExchangeError(RuntimeError):
@@ -46,13 +44,20 @@ class Attachment:
     """A scheme at work on one model."""
 
     def __init__(
-        self, model: DistributedDataParallel, scheme: ResolvedScheme, parts: Parts, has_hook: bool, seed: int, telemetry: str | None = None
+        self,
+        model: DistributedDataParallel,
+        scheme: ResolvedScheme,
+        parts: Parts,
+        has_hook: bool,
+        seed: int,
+        telemetry: str | None,
+        clock: Clock,
     ) -> None:
-        self.model, self.scheme, self.parts = model, scheme, parts
+        self.model, self.scheme, self.parts, self.clock = model, scheme, parts, clock
         self.has_hook = has_hook  # DDP calls us; else its stock all-reduce runs and bytes are computed
         self.current = StepTraffic()
         self.totals = Stats(scheme.slug)
-        self.encode_total_s = 0.0
+        self.encode_total_s = self.encode_cpu_s = 0.0  # by the clock; of the machine's CPU
         self._lock = threading.Lock()
         self._step, self._ended, self._now_s = 0, 0.0, 0.0
         self._stock_buckets: list[int] = []
@@ -61,13 +66,14 @@ class Attachment:
         self._unfinished: set[_BucketErrand] = set()  # gloo must not lose the buffers of receives that are still posted
         self._counter = None if has_hook else model.register_forward_hook(self._on_stock_forward)
         if has_hook:
-            self._group = _group_of_its_own(model.process_group)
-            _require_the_same_everywhere(self._group, scheme, seed)
+            self._group = group_of_its_own(model.process_group)
+            require_the_same_everywhere(self._group, scheme, seed)
             self.rank = dist.get_rank(self._group)
+            parts.exchange.clock = clock
             parts.exchange.bind(self._group, seed * _SEED_STRIDE + self.rank)
             self._agreement = Agreement(Endpoint(self._group))
-            self._sensor = TcpSensor()
-            self._path = PathSensor(telemetry, self.rank) if telemetry and parts.policy.assisted else None
+            self._sensor = TcpSensor(clock.dilation)
+            self._path = PathSensor(telemetry, self.rank, clock.dilation) if telemetry and parts.policy.assisted else None
             self._courier = Courier()
         self._pruning = Pruning(model, parts.pruned) if parts.pruned else None
 
@@ -86,10 +92,11 @@ class Attachment:
         errand = _BucketErrand(self, step, bucket, self.parts.exchange.transfer(bucket, step.decision.ratio))
         self._unfinished.add(errand)
 
-        began = time.perf_counter()
+        began = self.clock.now()
         try:
-            errand.transfer.encode()
-            encoded = errand.started = time.perf_counter()
+            with self.clock.work() as work:
+                errand.transfer.encode()
+            encoded = errand.started = self.clock.now()
             errand.transfer.start()
         except Exception as error:  # the others wait for this bucket: nothing can follow
             self._courier.failure = error
@@ -97,6 +104,7 @@ class Attachment:
         with self._lock:
             step.encodes.append((began, encoded))
             self.encode_total_s += encoded - began
+            self.encode_cpu_s += work.cpu_s
             step.under_way += 1
             if given.is_last():
                 step.last_gradient = began
@@ -168,13 +176,13 @@ class Attachment:
     def _begin_step(self) -> None:
         self.settle()
         policy = self.parts.policy
-        began = time.perf_counter()
+        began = self.clock.now()
         sample = Sample(self._step)
         if self._step > 0 and policy.senses:
             measurements = self._agreement.collect()
             self._now_s += max(m.step_s for m in measurements)
             sample = combine(measurements, self._now_s)
-        self.current = StepTraffic(sample=sample, decision=policy.decide(sample), agreeing_s=time.perf_counter() - began)
+        self.current = StepTraffic(sample=sample, decision=policy.decide(sample), agreeing_s=self.clock.now() - began)
 
     def _end_step(self, step: StepTraffic, now: float) -> None:
         step.connections = self._sensor.read()
@@ -243,15 +251,17 @@ class _BucketErrand:
     def wait(self) -> None:
         """Block until everything has arrived."""
         self.transfer.wait()
-        self._arrived = time.perf_counter()
+        self._arrived = self._attachment.clock.now()
 
     def finish(self) -> None:
         """Decode, and keep the promise."""
-        began = time.perf_counter()
-        self.transfer.decode()
-        if self.bucket.flat.is_cuda:
-            torch.cuda.synchronize(self.bucket.flat.device)  # the optimiser runs on another stream
-        self._attachment.bucket_is_home(self, self._arrived, (began, time.perf_counter()))
+        clock = self._attachment.clock
+        began = clock.now()
+        with clock.work():
+            self.transfer.decode()
+            if self.bucket.flat.is_cuda:
+                torch.cuda.synchronize(self.bucket.flat.device)  # the optimiser runs on another stream
+        self._attachment.bucket_is_home(self, self._arrived, (began, clock.now()))
 
     def fail(self, error: Exception) -> None:
         """Break the promise; DDP raises it where backward waits."""
@@ -261,36 +271,6 @@ class _BucketErrand:
         if not self.promise.done():
             self.promise.set_exception(told)  # type: ignore[arg-type]  # torch annotates it as a value
         self.step.over.set()
-
-
-def _group_of_its_own(group: dist.ProcessGroup) -> dist.ProcessGroup:
-    """Return a gloo group of the same workers, with the same patience.
-
-    Messages and sums of an attachment never meet those of the script, of DDP or of another attachment, and payloads are in main
-    memory, whatever device the gradients are on.
-    """
-    if dist.get_backend(group) == "gloo":
-        timeout = group._get_backend(torch.device("cpu")).options._timeout
-    else:
-        timeout = dist.constants.default_pg_timeout
-    ranks = dist.get_process_group_ranks(group)
-    # only its members make a group of some of all workers; its name is a hash then, which must not be used again: never destroy it
-    some = len(ranks) < dist.get_world_size()
-    made: dist.ProcessGroup = dist.new_group(ranks, timeout=timeout, backend="gloo", use_local_synchronization=some)
-    return made
-
-
-def _require_the_same_everywhere(group: dist.ProcessGroup, scheme: ResolvedScheme, seed: int) -> None:
-    """Refuse to start where ranks were given different schemes: they would wait for each other, or take one payload for another."""
-    given = json.dumps([scheme.params, seed], sort_keys=True)
-    mine = torch.frombuffer(bytearray(hashlib.sha256(given.encode()).digest()[:_FINGERPRINT_BYTES]), dtype=torch.uint8)
-    all_ranks = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(all_ranks, mine, group=group)
-    others = [str(rank) for rank, fingerprint in enumerate(all_ranks) if not torch.equal(fingerprint, mine)]
-    if others:
-        raise ValueError(
-            f"ranks {', '.join(others)} attach another scheme or seed than {scheme.slug!r} with seed {seed}: attach the same on all"
-        )
 
 
 def _bucket_bytes(model: DistributedDataParallel, record: Mapping[str, object]) -> list[int]:

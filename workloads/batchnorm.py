@@ -13,8 +13,10 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from workloads.clock import Clock
 
-def refresh_statistics(model: Module, images: Tensor) -> None:
+
+def refresh_statistics(model: Module, images: Tensor, clock: Clock) -> None:
     """Replace the statistics by those of `images`, averaged over all ranks (each brings its own images)."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     if not norms:
@@ -24,7 +26,7 @@ def refresh_statistics(model: Module, images: Tensor) -> None:
         norm.reset_running_stats()
         norm.momentum = None  # a plain average
     model.train()
-    with torch.no_grad():
+    with torch.no_grad(), clock.work():
         model(images)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum

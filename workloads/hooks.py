@@ -19,6 +19,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads.attachment import Attachment
+from workloads.clock import Clock
 from workloads.schemes import resolve
 from workloads.traffic import Stats
 
@@ -37,11 +38,18 @@ def _hook(switch: _Switch, bucket: dist.GradBucket) -> Future[Tensor]:
     return switch.attachment.on_bucket(bucket)
 
 
-def attach(model: DistributedDataParallel, scheme: str | dict[str, object], seed: int = 0, *, telemetry: str | None = None) -> Attachment:
+def attach(
+    model: DistributedDataParallel,
+    scheme: str | dict[str, object],
+    seed: int = 0,
+    *,
+    telemetry: str | None = None,
+    clock: Clock | None = None,
+) -> Attachment:
     """Make a DDP model exchange gradients by a scheme, given as "topk-0.1" or {"scheme": "topk", "ratio": 0.1}; on all ranks alike.
 
     `telemetry` is the path of the controller's board (controller/board.py), for the schemes that it assists. Without it "netsense-sdn"
-    does as "netsense" does, and says so.
+    does as "netsense" does, and says so. `clock` is for the testbed's own dilated runs.
     """
     if not isinstance(model, DistributedDataParallel):
         raise TypeError(f"wrap the model in DistributedDataParallel before attaching a scheme; this is a {type(model).__name__}")
@@ -53,7 +61,7 @@ def attach(model: DistributedDataParallel, scheme: str | dict[str, object], seed
     if previous is not None:
         previous.close()
     switch: _Switch | None = getattr(model, _SWITCH, None)
-    attachment = Attachment(model, resolved, parts, switch is not None or not parts.stock, seed, telemetry)
+    attachment = Attachment(model, resolved, parts, switch is not None or not parts.stock, seed, telemetry, clock or Clock())
     if switch is not None:
         switch.attachment = attachment
     elif not parts.stock:

@@ -35,6 +35,8 @@ class Job:
     nice: int = 5
     timeout_s: float = 120.0  # a collective that takes longer fails the worker
     told_steps: tuple[int, ...] = ()  # measured steps whose beginning rank 0 tells (see herald.py), beside the first
+    dilation: float = 1.0  # the machine's seconds to one of the experiment's; all else here is in the experiment's
+    slowdowns: list[dict[str, float]] = field(default_factory=list)  # why this worker computes slowly, see pace.py
     telemetry: str = ""  # path of the controller's board, for schemes that it assists; "": there is none
     schema: int = field(default=SCHEMA)
 

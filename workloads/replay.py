@@ -8,39 +8,21 @@ does not (on a real device, too, it comes on top of computing).
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from workloads.clock import Clock
 from workloads.job import Job
 from workloads.models.sizes import layer_sizes
+from workloads.pace import MIN_SLEEP_S, Schedule
 from workloads.records import Stream
 from workloads.session import Session, wrap
 
 SPARE_ELEMENTS = 1 << 20  # how far layers' gradients may be shifted against each other in the shared noise
 STRIDE = 99_991
-MIN_SLEEP_S = 2e-4  # shorter waits are left to the next layer: a sleep overshoots by up to 0.1 ms
-
-
-class Pace:
-    """Sleep along a schedule that encoding postpones."""
-
-    def __init__(self, encoded_s: Callable[[], float]) -> None:
-        self._encoded_s = encoded_s
-        self._origin = 0.0
-
-    def begin(self) -> None:
-        """Start the schedule now."""
-        self._origin = time.perf_counter() - self._encoded_s()
-
-    def wait_until(self, offset_s: float, least_s: float = MIN_SLEEP_S) -> None:
-        """Sleep until `offset_s` of computing have passed."""
-        wait = self._origin + self._encoded_s() + offset_s - time.perf_counter()
-        if wait > least_s:
-            time.sleep(wait)
 
 
 class _Layer(torch.autograd.Function):
@@ -67,7 +49,7 @@ class Replayed(nn.Module):
         self.layers = nn.ParameterList(nn.Parameter(torch.empty(n)) for n in sizes)  # untouched pages take no memory
         self.start = nn.Parameter(torch.zeros(()), requires_grad=False)
         self.compute_s = compute_s
-        self.pace = Pace(lambda: 0.0)
+        self.schedule = Schedule(Clock())
         pool = max(sizes) + min(SPARE_ELEMENTS, sum(sizes))
         noise = torch.empty(pool).normal_(generator=torch.Generator().manual_seed(seed))
         noise.mul_(noise.square()).mul_(1e-3)  # cubed normals: many tiny, few large, as gradients are
@@ -76,9 +58,9 @@ class Replayed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Sleep the forward third and chain the layers."""
-        self.pace.begin()
+        self.schedule.begin()
         self.zero_grad(set_to_none=False)  # in place and within the slept time: fresh memory every step would page-fault
-        self.pace.wait_until(self.compute_s / 3, least_s=0.0)
+        self.schedule.wait_until(self.compute_s / 3, least_s=0.0)
         count = len(self.layers)
         for i, (parameter, gradient) in enumerate(zip(self.layers, self._gradients, strict=True)):
             x = _Layer.apply(x, parameter, gradient, self._waiter(count - i, count))
@@ -87,7 +69,7 @@ class Replayed(nn.Module):
     def _waiter(self, done: int, count: int) -> Callable[[], None]:
         offset_s = self.compute_s / 3 * (1 + 2 * done / count)
         least_s = 0.0 if done == count else MIN_SLEEP_S
-        return lambda: self.pace.wait_until(offset_s, least_s)
+        return lambda: self.schedule.wait_until(offset_s, least_s)
 
 
 def replay(job: Job, stream: Stream) -> None:
@@ -95,9 +77,10 @@ def replay(job: Job, stream: Stream) -> None:
     work = job.workload
     model = Replayed(layer_sizes(work["model"]), work["compute_s"], seed=job.seed * 1000 + job.rank)
     session = Session(job, stream, wrap(model))
-    model.pace = Pace(lambda: session.attachment.encode_total_s)
+    model.schedule = Schedule(session.clock, lambda: session.attachment.encode_total_s)
 
     def run_step(step: int) -> None:
+        model.compute_s = work["compute_s"] * session.slowdown
         session.model(torch.ones((), requires_grad=True)).backward()
         session.timer.backward_done()
 

@@ -12,19 +12,22 @@ import platform
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
+from workloads.clock import Clock
 from workloads.herald import Herald
 from workloads.hooks import attach
 from workloads.job import Job
+from workloads.pace import Slowdown, Slowdowns
 from workloads.policies.policy import SENSING
 from workloads.records import Stream, WireCounters
 from workloads.stop import EVALUATE, STOP, Announcer, Listener
@@ -48,7 +51,7 @@ def join_group(job: Job) -> None:
         init_method=f"tcp://{job.master_addr}:{job.master_port}",
         rank=job.rank,
         world_size=job.world_size,
-        timeout=timedelta(seconds=job.timeout_s),
+        timeout=timedelta(seconds=job.timeout_s * job.dilation),
     )
 
 
@@ -69,9 +72,12 @@ class Session:
 
     def __init__(self, job: Job, stream: Stream, model: DistributedDataParallel) -> None:
         self.job, self.stream, self.model = job, stream, model
-        self.attachment = attach(model, job.scheme, job.seed, telemetry=job.telemetry or None)
+        self.clock = Clock(job.dilation)
+        self.slowdown = 1.0  # of the present step's compute; the warm-up is never slowed down
+        self._slowdowns = Slowdowns([Slowdown(**given) for given in job.slowdowns], job.seed, job.rank)
+        self.attachment = attach(model, job.scheme, job.seed, telemetry=job.telemetry or None, clock=self.clock)
         self._source: str | None = None  # where the policy had its last decision from
-        self.timer = StepTimer(p for p in model.parameters() if p.requires_grad)
+        self.timer = StepTimer((p for p in model.parameters() if p.requires_grad), self.clock)
         self.wire = WireCounters(job.interface)
         self.train_s = 0.0
         self.steps = 0
@@ -82,6 +88,11 @@ class Session:
         self._announcer = Announcer(job.stream_dir) if job.rank == 0 else None
         self._listener = Listener(job.stream_dir)
         self._herald = Herald(job.stream_dir, job.told_steps) if job.rank == 0 else None
+
+    def paced_parameters(self) -> Iterable[Tensor]:
+        """Return the parameters whose gradients must be held back when computing is slowed down; none where it never is."""
+        is_paced = self.job.slowdowns or self.job.dilation != 1
+        return [p for p in self.model.parameters() if p.requires_grad] if is_paced else []
 
     def warm_up(self, run_step: RunStep, save: Callable[[], Any], restore: Callable[[Any], None]) -> None:
         """Measure compute without traffic, let DDP build its buckets and connections, then undo all of it."""
@@ -143,6 +154,7 @@ class Session:
     def _one_step(self, run_step: RunStep) -> float:
         sent, received = self.wire.read()
         mono_s = time.monotonic()
+        self.slowdown = self._slowdowns.of(self.steps)
         self.timer.begin()
         loss = run_step(self.steps)
         traffic = self.attachment.take()
@@ -166,6 +178,7 @@ class Session:
                 "encode_s": times.encode_s,
                 "exchange_s": times.exchange_s,
                 "decode_s": times.decode_s,
+                "slowdown": self.slowdown,
                 "samples": self.job.workload["batch_size"],
                 "overlap_s": self.timer.overlap_s(traffic.exchanges) if self.attachment.has_hook else None,
                 "bytes_sent": traffic.cost.bytes_sent,

@@ -9,9 +9,10 @@ backward, before the last gradient is ready, cost no time of their own and are i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from workloads.clock import Clock
 
 Interval = tuple[float, float]
 
@@ -72,26 +73,27 @@ def split_step(
 class StepTimer:
     """Mark the instants of a step; `parameters` are watched for the last gradient."""
 
-    def __init__(self, parameters: Iterable[object]) -> None:
+    def __init__(self, parameters: Iterable[object], clock: Clock) -> None:
+        self._clock = clock
         self._begin = self._backward_end = 0.0
         self._last_gradient = 0.0
         for parameter in parameters:
             parameter.register_post_accumulate_grad_hook(self._on_gradient)  # type: ignore[attr-defined]
 
     def _on_gradient(self, parameter: object) -> None:
-        self._last_gradient = time.perf_counter()
+        self._last_gradient = self._clock.now()
 
     def begin(self) -> None:
         """Mark the start of a step."""
-        self._begin = self._last_gradient = time.perf_counter()
+        self._begin = self._last_gradient = self._clock.now()
 
     def backward_done(self) -> None:
         """Mark the end of backward."""
-        self._backward_end = time.perf_counter()
+        self._backward_end = self._clock.now()
 
     def end(self, encodes: Iterable[Interval] = (), decodes: Iterable[Interval] = ()) -> StepTimes:
         """Mark the end of the step and split it."""
-        return split_step(self._begin, self._last_gradient, self._backward_end, time.perf_counter(), encodes, decodes)
+        return split_step(self._begin, self._last_gradient, self._backward_end, self._clock.now(), encodes, decodes)
 
     def overlap_s(self, exchanges: Iterable[Interval]) -> float:
         """Return how long buckets were on their way while gradients were still being computed."""

@@ -18,10 +18,12 @@ from torch import Tensor
 from torch.nn import Module, functional
 
 from workloads.batchnorm import refresh_statistics
+from workloads.clock import Clock
 from workloads.datasets import Dataset, load_dataset
 from workloads.datasets.batches import BatchOrder
 from workloads.job import Job
 from workloads.models import build_model
+from workloads.pace import Stretch
 from workloads.records import Stream
 from workloads.session import Session, wrap
 
@@ -63,14 +65,21 @@ def train(job: Job, stream: Stream, dataset: Dataset | None = None) -> None:
     if session.attachment.parts.has_momentum and (work["optimizer"].get("momentum") or work["optimizer"]["name"] != "sgd"):
         raise ValueError(f"{session.attachment.scheme.slug} has momentum of its own: use the optimizer sgd without momentum")
 
+    pace = Stretch(session.clock, lambda: session.attachment.encode_cpu_s, session.paced_parameters())
+
     def run_step(step: int) -> float:
+        pace.begin(session.slowdown)
         inputs, labels = images.train(order.indices(step))
         optimizer.zero_grad(set_to_none=True)
         loss = functional.cross_entropy(session.model(inputs), labels)
-        loss.backward()
+        pace.catch_up()
+        loss.backward()  # catches up at every gradient
         session.timer.backward_done()
+        pace.begin(session.slowdown)  # the wait for the network was no computing
         optimizer.step()
-        return loss.item()
+        value = loss.item()
+        pace.catch_up()
+        return value
 
     def save() -> Any:
         return copy.deepcopy((model.state_dict(), optimizer.state_dict(), torch.get_rng_state()))
@@ -88,8 +97,9 @@ def train(job: Job, stream: Stream, dataset: Dataset | None = None) -> None:
 
     def evaluate_now(step: int, train_s: float, final: bool) -> float:
         chosen = subset if final else subset[: work.get("eval_samples", DEFAULT_EVAL_SAMPLES)]
-        refresh_statistics(model, calibration)
-        accuracy, loss, samples = evaluate(model, images, chosen, job.rank, job.world_size)
+        clock = Clock() if final else session.clock  # nothing waits for the last one
+        refresh_statistics(model, calibration, clock)
+        accuracy, loss, samples = evaluate(model, images, chosen, job.rank, job.world_size, clock)
         row = {"step": step, "mono_s": time.monotonic(), "train_s": train_s, "accuracy": accuracy, "loss": loss}
         stream.evaluation({**row, "samples": samples, "final": final})
         return accuracy
@@ -101,12 +111,14 @@ def train(job: Job, stream: Stream, dataset: Dataset | None = None) -> None:
     stream.result({**session.result(digest(model), hyperparameters), "final_accuracy": final_accuracy})
 
 
-def evaluate(model: Module, images: Images, indices: np.ndarray[Any, Any], rank: int, world_size: int) -> tuple[float, float, int]:
+def evaluate(
+    model: Module, images: Images, indices: np.ndarray[Any, Any], rank: int, world_size: int, clock: Clock
+) -> tuple[float, float, int]:
     """Share the evaluation of test samples among the ranks; return accuracy, mean loss and samples, the same on all."""
     model.eval()
     tally = torch.zeros(3, dtype=torch.float64)  # correct, summed loss, samples
     mine = indices[rank::world_size]
-    with torch.no_grad():
+    with torch.no_grad(), clock.work():
         for start in range(0, len(mine), EVAL_BATCH):
             inputs, labels = images.test(mine[start : start + EVAL_BATCH])
             logits = model(inputs)

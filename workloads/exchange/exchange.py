@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 from torch import Tensor
 
+from workloads.clock import Clock
 from workloads.exchange.plan import Plan
 
 
@@ -54,6 +55,7 @@ class Exchange(ABC):
 
     pattern = "ring"  # who sends to whom, for predictions: "ring" or "server" (rank 0 is the server)
     group: dist.ProcessGroup | None = None  # None: the default group
+    clock = Clock()  # for those that compute in `wait`
 
     def bind(self, group: dist.ProcessGroup | None, seed: int) -> None:
         """Take part in a group of workers (over gloo); `seed` is this worker's own."""

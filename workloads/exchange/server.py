@@ -80,10 +80,11 @@ class _PushPull(Transfer):
     def wait(self) -> None:
         received = self._receive()
         if self._is_server:
-            mean = torch.empty_like(self._bucket.flat)
-            decode_mean(self._exchange.codec, [self._pushed, *received], mean)
-            owed = Bucket(self._bucket.index, self._bucket.layout, self._bucket.sizes, self._exchange.update(self._bucket, mean))
-            self._pulled = encode_compensated(self._exchange.codec, self._exchange.pull_memory, owed, self.ratio)
+            with self._exchange.clock.work():
+                mean = torch.empty_like(self._bucket.flat)
+                decode_mean(self._exchange.codec, [self._pushed, *received], mean)
+                owed = Bucket(self._bucket.index, self._bucket.layout, self._bucket.sizes, self._exchange.update(self._bucket, mean))
+                self._pulled = encode_compensated(self._exchange.codec, self._exchange.pull_memory, owed, self.ratio)
             for peer in self._link.peers:
                 self._send(self._pulled, peer)
         else:

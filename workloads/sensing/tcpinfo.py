@@ -82,7 +82,9 @@ def parse(data: bytes) -> TcpInfo | None:
 class TcpSensor:
     """Reads this process's connections; a connection counts from its own beginning when it is first seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, dilation: float = 1.0) -> None:
+        """Tell times and rates of the experiment, of which one second takes `dilation` of the kernel's."""
+        self._dilation = dilation
         self._getsockopt = _load_getsockopt()
         self._buffer, self._length = ctypes.create_string_buffer(_BUFFER_BYTES), ctypes.c_uint()
         self._names: list[str] = []
@@ -106,8 +108,10 @@ class TcpSensor:
         self._seen = now
         if not sent:
             return None
-        busiest = now[max(sent, key=lambda inode: sent[inode])]
-        return Connections(busiest.rtt_s, busiest.min_rtt_s, busiest.delivery_bps, retransmits, len(sent))
+        busiest, dilation = now[max(sent, key=lambda inode: sent[inode])], self._dilation
+        min_rtt_s = None if busiest.min_rtt_s is None else busiest.min_rtt_s / dilation
+        delivery_bps = None if busiest.delivery_bps is None else busiest.delivery_bps * dilation
+        return Connections(busiest.rtt_s / dilation, min_rtt_s, delivery_bps, retransmits, len(sent))
 
     def close(self) -> None:
         """Stop reading: from now on there is nothing to tell."""

@@ -9,6 +9,9 @@ The tightest queue counts, with its backlog.
 
 Acknowledgements of what other hops send the opposite way count as background: some percent of their rate. So does whatever is sent
 beside the exchange, as in evaluations.
+
+The board is in the machine's time. Where the experiment's is slower (dilation), windows last that much longer here, and what is told is
+converted.
 """
 
 from __future__ import annotations
@@ -44,9 +47,9 @@ UNKNOWN = PathReading()
 class PathSensor:
     """Reads one worker's path; never raises, whatever becomes of the board."""
 
-    def __init__(self, board_path: str, hop: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, board_path: str, hop: int, dilation: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         """Read hop `hop` of the ring, the one that worker `hop` sends over; the board may come later."""
-        self._board_path, self._hop, self._clock = board_path, hop, clock
+        self._board_path, self._hop, self._dilation, self._clock = board_path, hop, dilation, clock
         self._board: Board | None = None
         self._meters: dict[int, _Background] = {}  # of the path's queues, by their number
         self._beside: dict[int, list[int]] = {}  # of each, the queues of the same direction's other classes
@@ -79,20 +82,20 @@ class PathSensor:
         if not entries or not all(self._is_crossed(entry) for entry in entries.values()):
             everything = self._board.read_all()
             entries = {i: entry for i, entry in enumerate(everything) if self._is_crossed(entry)}
-            self._meters = {i: self._meters.get(i) or _Background() for i in entries}
+            self._meters = {i: self._meters.get(i) or _Background(WINDOW_S * self._dilation) for i in entries}
             self._beside = {
                 i: [j for j, other in enumerate(everything) if j != i and _share_a_link(entry, other)] for i, entry in entries.items()
             }
-            self._rescan_at = now + RESCAN_S
+            self._rescan_at = now + RESCAN_S * self._dilation
         readings = [entry.queue for entry in entries.values() if entry.queue is not None]
         if not entries or len(readings) < len(entries):
             return UNKNOWN
         available_bps, backlog_bytes = min(self._available(i, entry) for i, entry in entries.items())
         return PathReading(
-            available_bps=available_bps,
+            available_bps=available_bps * self._dilation,
             backlog_bytes=backlog_bytes,
-            base_rtt_s=2 * sum(entry.delay_s for entry in entries.values()),
-            age_s=max(0.0, now - min(reading.mono_s for reading in readings)),
+            base_rtt_s=2 * sum(entry.delay_s for entry in entries.values()) / self._dilation,
+            age_s=max(0.0, now - min(reading.mono_s for reading in readings)) / self._dilation,
         )
 
     def _is_crossed(self, entry: Entry) -> bool:
@@ -122,7 +125,8 @@ def _share_a_link(entry: Entry, other: Entry) -> bool:
 class _Background:
     """What others send through a queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
         self.background_bps = 0.0
         self.background_share = 0.0  # of all that the queue sent
         self._points: deque[tuple[float, int, int]] = deque()  # (when, the queue's bytes, this worker's bytes), the newest last
@@ -134,7 +138,7 @@ class _Background:
             points.clear()
         if not points or mono_s > points[-1][0]:  # else not read again since: its bytes do not hold the last step's yet
             points.append((mono_s, sent_bytes, own_bytes))
-        while len(points) > 2 and points[1][0] <= mono_s - WINDOW_S:
+        while len(points) > 2 and points[1][0] <= mono_s - self._window_s:
             points.popleft()
         (began_s, sent_before, own_before), (ended_s, sent_after, own_after) = points[0], points[-1]
         if ended_s > began_s:

@@ -22,14 +22,16 @@ def info(name: str, delay_s: float) -> QueueInfo:
 class Bench:
     """A board, a sensor of hop 1 and a clock that both share."""
 
-    def __init__(self, path: Path, hop: int = 1) -> None:
-        infos = [info("uplink", 0.0), info("forward", 0.005), info("backward", 0.005), info("downlink", 0.001), info("spare", 0.020)]
-        self.board = Board.create(path, infos, RATES_BPS)
+    def __init__(self, path: Path, hop: int = 1, dilation: float = 1.0) -> None:
+        delays_s = {"uplink": 0.0, "forward": 0.005, "backward": 0.005, "downlink": 0.001, "spare": 0.020}
+        infos = [info(name, dilation * delay_s) for name, delay_s in delays_s.items()]
+        self.board = Board.create(path, infos, [rate_bps / dilation for rate_bps in RATES_BPS])
+        self.dilation = dilation
         for queue, mask in ((UPLINK, 0b0010), (FORWARD, 0b0010), (BACKWARD, 0b1000), (DOWNLINK, 0b0010)):
             self.board.set_hops(queue, mask)
         self.now_s = 100.0
         self.sent = [0] * len(infos)
-        self.sensor = PathSensor(str(path), hop, clock=lambda: self.now_s)
+        self.sensor = PathSensor(str(path), hop, dilation, clock=lambda: self.now_s)
 
     def sample(self, queue: int, sent_bytes: float = 0, backlog_bytes: int = 0, mono_s: float | None = None) -> None:
         self.sent[queue] += round(sent_bytes)
@@ -38,7 +40,7 @@ class Bench:
 
     def step(self, own_bytes: int = 0, background_bytes: int = 0, seconds: float = 0.1, crossings: int = 1) -> PathReading:
         """Let a step pass and the queues be sampled at its end."""
-        self.now_s += seconds
+        self.now_s += seconds * self.dilation
         for queue in (UPLINK, DOWNLINK, BACKWARD, SPARE):
             self.sample(queue, own_bytes * WIRE_FACTOR)
         self.sample(FORWARD, crossings * own_bytes * WIRE_FACTOR + background_bytes)
@@ -116,6 +118,23 @@ def test_the_oldest_counters_of_the_path_make_its_age(bench: Bench) -> None:
     bench.sample(FORWARD)
     bench.sample(UPLINK, mono_s=bench.now_s - 0.05)
     assert bench.sensor.read(0).age_s == pytest.approx(0.3)  # the downlink's
+
+
+def test_a_slower_network_is_told_in_the_experiments_time(tmp_path: Path) -> None:
+    plain, slow = Bench(tmp_path / "plain.bin"), Bench(tmp_path / "slow.bin", dilation=5.0)
+    for seconds, background_bytes in [(0.1, 0), (0.3, 400_000), (0.2, 250_000), (0.4, 0), (0.3, 90_000)]:
+        readings = []
+        for bench in (plain, slow):
+            bench.sample(FORWARD, backlog_bytes=7000)
+            bench.now_s += 0.02 * bench.dilation
+            readings.append(bench.step(10_000, background_bytes, seconds))
+        expected, told = readings
+        assert told.available_bps == pytest.approx(expected.available_bps)
+        assert told.backlog_bytes == pytest.approx(expected.backlog_bytes)
+        assert told.base_rtt_s == pytest.approx(expected.base_rtt_s)
+    plain.now_s, slow.now_s = plain.now_s + 0.1, slow.now_s + 0.5
+    assert plain.sensor.read(0).age_s == pytest.approx(0.1)
+    assert slow.sensor.read(0).age_s == pytest.approx(0.1)
 
 
 def test_counters_not_read_again_since_keep_the_estimate(bench: Bench) -> None:

@@ -26,6 +26,7 @@ from workloads.exchange.plan import plan_allreduce
 from workloads.exchange.ring import plan_ring
 from workloads.job import Job
 from workloads.models.sizes import layer_sizes
+from workloads.pace import Slowdown, Slowdowns
 from workloads.schemes import parse_scheme
 
 REPOSITORY = Path(__file__).parents[3]
@@ -83,7 +84,14 @@ class Outcome:
 
 
 def run(
-    nursery: NurseryClient, folder: Path, scheme: str | dict[str, Any], workload: dict[str, Any], interface: str = "lo", telemetry: str = ""
+    nursery: NurseryClient,
+    folder: Path,
+    scheme: str | dict[str, Any],
+    workload: dict[str, Any],
+    interface: str = "lo",
+    telemetry: str = "",
+    dilation: float = 1.0,
+    slowdowns: tuple[list[dict[str, float]], ...] = ([], []),
 ) -> Outcome:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -91,7 +99,7 @@ def run(
     for rank in range(WORLD):
         path = folder / f"job-{rank}.json"
         job = Job("run", rank, WORLD, "127.0.0.1", port, interface, str(folder), 1, parse_scheme(scheme), workload, timeout_s=30)
-        replace(job, telemetry=telemetry).save(path)
+        replace(job, telemetry=telemetry, dilation=dilation, slowdowns=slowdowns[rank]).save(path)
         nursery.ask(job=str(path), netns_pid=None, log=str(folder / f"worker-{rank}.log"))
     heard = [nursery.hear() for _ in range(2 * WORLD)]
     logs = "".join((folder / f"worker-{rank}.log").read_text() for rank in range(WORLD))
@@ -186,6 +194,47 @@ def test_replay_sleeps_its_compute_and_sends_the_models_gradient(nursery: Nurser
     assert 0.055 < min(row["compute_s"] for row in rows) < 0.12
     assert 0.055 < outcome.workers()[0]["quiet_compute_s"] < 0.12
     assert rows[0]["dense_bytes"] == 4 * sum(layer_sizes("resnet20"))
+
+
+def test_a_straggler_computes_more_slowly_in_the_steps_that_say_so_and_not_in_the_warm_up(nursery: NurseryClient, tmp_path: Path) -> None:
+    work = {"kind": "replay", "model": "resnet8", "compute_s": 0.02, "batch_size": 16, "budget": {"steps": 12}, "warmup_steps": 2}
+    sometimes = [{"low": 2.0, "high": 4.0, "chance": 0.5}]
+    outcome = run(nursery, tmp_path, "topk-0.1", work, slowdowns=([], sometimes))
+    check_steps(outcome)
+    assert {row["slowdown"] for row in outcome.steps(0)} == {1.0}
+    drawn = [row["slowdown"] for row in outcome.steps(1)]
+    assert drawn == [Slowdowns([Slowdown(**sometimes[0])], seed=1, rank=1).of(step) for step in range(12)]
+    assert min(drawn) == 1.0 and max(drawn) > 2.0
+    assert all(row["compute_s"] >= 0.999 * 0.02 * row["slowdown"] for row in outcome.steps(1))
+    assert outcome.workers()[1]["quiet_compute_s"] < 0.04
+
+
+@pytest.mark.parametrize("scheme", ["none", "topk-0.1"])
+def test_dilated_replay_tells_the_experiments_time(nursery: NurseryClient, tmp_path: Path, scheme: str) -> None:
+    work = {"kind": "replay", "model": "resnet8", "compute_s": 0.02, "batch_size": 16, "budget": {"seconds": 0.2}, "warmup_steps": 2}
+    outcome = run(nursery, tmp_path, scheme, work, dilation=4.0)
+    check_steps(outcome)
+    rows = outcome.steps(0)
+    assert all(row["compute_s"] >= 0.999 * 0.02 for row in rows)
+    began, ended = rows[0]["mono_s"], rows[-1]["mono_s"]
+    told_s = rows[-1]["train_s"] - rows[-1]["step_s"]  # of all steps but the last
+    assert ended - began >= 4.0 * told_s  # between steps a worker reads counters and writes its records
+    assert outcome.workers()[0]["train_s"] == pytest.approx(0.2, abs=2 * max(row["step_s"] for row in rows))
+
+
+@installed
+@pytest.mark.parametrize("scheme", ["none", "topk-0.1"])
+def test_real_training_is_slowed_down_and_still_learns_the_same(nursery: NurseryClient, tmp_path: Path, scheme: str) -> None:
+    digests = []
+    for name, pace in (("plain", {}), ("dilated", {"dilation": 3.0}), ("straggling", {"slowdowns": ([], [{"low": 20.0, "high": 20.0}])})):
+        folder = tmp_path / name
+        folder.mkdir()
+        outcome = run(nursery, folder, scheme, training(budget={"steps": 6}), **pace)  # type: ignore[arg-type]
+        check_steps(outcome)
+        digests.append(outcome.workers()[0]["parameter_digest"])
+    assert len(set(digests)) == 1
+    quick, slow = (statistics.median(row["compute_s"] for row in outcome.steps(rank)) for rank in (0, 1))
+    assert slow > 2 * quick  # of the last one: twenty times, less what a busy machine adds to both
 
 
 def test_an_assisted_policy_follows_the_board_until_it_is_old_and_again_when_it_is_back(nursery: NurseryClient, tmp_path: Path) -> None:

@@ -145,6 +145,17 @@ def test_the_busiest_connection_speaks_and_all_retransmissions_count(monkeypatch
     assert read(sensor) == Connections(rtt_s=0.1, min_rtt_s=0.05, delivery_bps=0.8e6, retransmits=3, sockets=2)
 
 
+def test_where_time_is_dilated_times_and_rates_are_the_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+    sensor = TcpSensor(dilation=5.0)
+    old = tcpinfo.TcpInfo(ESTABLISHED, 0.05, 2, 0, 0, 0.04, 8e6, 900, 0)
+    monkeypatch.setattr(sensor, "_established", lambda: {1: old})
+    assert read(sensor) == Connections(pytest.approx(0.01), pytest.approx(0.008), pytest.approx(40e6), retransmits=2, sockets=1)  # type: ignore[arg-type]
+    silent = old._replace(min_rtt_s=None, delivery_bps=None, bytes_sent=1_800)
+    monkeypatch.setattr(sensor, "_established", lambda: {1: silent})
+    connections = read(sensor)
+    assert (connections.min_rtt_s, connections.delivery_bps) == (None, None)
+
+
 def test_the_sockets_of_other_processes_are_not_ours(sensor: TcpSensor) -> None:
     code = (
         "import socket, sys\n"
