@@ -20,6 +20,7 @@ from testbed.sweep import Run
 
 ASSUMED_OVERHEAD_S = 12.0  # boot, verification, warm-up, records: before anything was measured
 DENSE = "none"
+MOST_DRAWN_STEPS = 200  # by which to tell how slow the slowest worker is
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,17 @@ def dense_step_s(run: Run) -> float:
     workload, network = experiment.workload.to_job(), experiment.network(run.seed)
     plan = plan_allreduce(_gradient_bytes(workload["model"]), len(network.hosts))
     sent = [float(plan.bytes_sent)] * len(network.hosts)
-    return predicted_step_s(network, experiment.topology.resolved_mtu(), workload["compute_s"], "ring", sent, plan.rounds)
+    compute_s = workload["compute_s"] * slowest(run)
+    return predicted_step_s(network, experiment.topology.resolved_mtu(), compute_s, "ring", sent, plan.rounds)
+
+
+def slowest(run: Run) -> float:
+    """Return how many times as long compute takes on the worker that all others wait for, the mean over steps."""
+    from workloads.pace import Slowdown, Slowdowns
+
+    ranks = range(run.experiment.topology.workers)
+    workers = [Slowdowns([Slowdown(**given) for given in run.experiment.slowdowns(rank)], run.seed, rank) for rank in ranks]
+    return statistics.mean(max(worker.of(step) for worker in workers) for step in range(MOST_DRAWN_STEPS))
 
 
 @cache

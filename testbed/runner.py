@@ -248,6 +248,7 @@ def _plan(run: Run, run_dir: Path) -> RunPlan:
         scheme=run.scheme.params,
         workload=run.experiment.workload.to_job(),
         timeline=conditions,
+        slowdowns=[experiment.slowdowns(rank) for rank in range(experiment.topology.workers)],
     )
 
 

@@ -101,6 +101,7 @@ class Inside:
                 scheme=self.plan.scheme,
                 workload=self.plan.workload,
                 told_steps=self.plan.timeline.steps(),
+                slowdowns=self.plan.slowdowns[rank],
                 telemetry=str(self.network.board.path),
             )
             path = self.stream / f"job-{rank}.json"

@@ -32,13 +32,14 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     seen = steps, links, all_links, workers, whole, start_s, end_s, counters, everything
     found = checks(Evidence(plan.extremes, plan.mtu, *seen, background, events, interrupted))
     wrong = [check.text for check in found if not check.ok]
-    compute_s = statistics.median(steps["compute_s"])
+    compute_s = statistics.median(steps["compute_s"] / steps["slowdown"])  # a straggler is slow by itself, not by the emulator
+    slowest = float(steps.groupby("step")["slowdown"].max().mean())  # all wait for the slowest
     quiet_s = statistics.median(worker["quiet_compute_s"] for worker in workers)
     bytes_sent = [float(sent) for _, sent in steps.groupby("rank")["bytes_sent"].mean().items()]
     rounds = max(worker["rounds"] for worker in workers)
     predicted = None  # of a network that changes there is no one prediction
     if not plan.timeline.changes:
-        predicted = predicted_step_s(plan.network, plan.mtu, quiet_s, workers[0]["pattern"], bytes_sent, rounds)
+        predicted = predicted_step_s(plan.network, plan.mtu, slowest * quiet_s, workers[0]["pattern"], bytes_sent, rounds)
     return {
         "valid": not wrong,
         "invalid_reasons": wrong,

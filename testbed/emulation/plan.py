@@ -25,6 +25,7 @@ class RunPlan:
     scheme: dict[str, Any]
     workload: dict[str, Any]
     timeline: Timeline = field(default_factory=Timeline)
+    slowdowns: list[list[dict[str, float]]] = field(default_factory=list)  # of each worker, why it computes slowly
 
     @property
     def extremes(self) -> Network:

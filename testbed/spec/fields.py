@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from typing import Annotated, Any, TypeGuard
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -19,6 +20,11 @@ class Faults(ValueError):
     def __init__(self, faults: list[tuple[Place, str]]) -> None:
         super().__init__("; ".join(message for _, message in faults))
         self.faults = faults
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Tell whether a file's value is a plain finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _not_bool(value: object) -> object:

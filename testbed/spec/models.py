@@ -16,6 +16,7 @@ from controller.routing import RoutingError, RoutingPolicy, check_pin, compute_p
 from testbed.spec.condition_fields import Surroundings
 from testbed.spec.condition_list import Condition, read
 from testbed.spec.fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
+from testbed.spec.stragglers import Straggler
 from testbed.spec.topology import Dumbbell, LeafSpine, Star
 from topologies import Network
 
@@ -52,6 +53,7 @@ class ProcessHosts(Model):
     """Each worker is a process in its own network namespace."""
 
     kind: Literal["process"] = "process"
+    cpus: Annotated[Number, Field(gt=0)] | None = None  # processors that each worker may use; None: as many as it can
 
 
 class ContainerHosts(Model):
@@ -166,6 +168,7 @@ class Experiment(Model):
     repeats: Count = 1
     transport: Transport = Transport()
     routing: Routing = Routing()
+    stragglers: tuple[Straggler, ...] = ()
     _folder: Path = PrivateAttr(Path())
 
     @property
@@ -179,6 +182,16 @@ class Experiment(Model):
         if self.routing.kind == "groups":  # TCP's paths are not known before it takes them
             return network
         return network.with_routes(compute_paths(network, self.routing.policy(seed)).values())
+
+    def slowdowns(self, rank: int) -> list[dict[str, float]]:
+        """Return why a worker computes slowly, as its job says it."""
+        reasons = [(one.slowdown, one.chance) for one in self.stragglers if one.is_about(rank) and one.slowdown is not None]
+        return [{"low": low, "high": high, "chance": chance} for (low, high), chance in reasons]
+
+    def cpus(self, rank: int) -> float | None:
+        """Return how many processors a worker may use: the fewest that are said of it; None: as many as it can."""
+        given = [one.cpus for one in self.stragglers if one.is_about(rank)]
+        return min((cpus for cpus in (self.hosts.cpus, *given) if cpus is not None), default=None)
 
     @field_validator("conditions", mode="before")
     @classmethod
@@ -197,6 +210,18 @@ class Experiment(Model):
     @model_validator(mode="after")
     def _remember_folder(self, info: ValidationInfo) -> Experiment:
         self._folder = _folder_of(info)
+        return self
+
+    @model_validator(mode="after")
+    def _stragglers_are_there(self) -> Experiment:
+        last = self.topology.workers - 1
+        faults: list[tuple[Place, str]] = [
+            (("stragglers", i, "worker"), f"there is no worker {one.worker}: they are numbered from 0 to {last}")
+            for i, one in enumerate(self.stragglers)
+            if not any(one.is_about(rank) for rank in range(last + 1))
+        ]
+        if faults:
+            raise Faults(faults)
         return self
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from topologies import LinkSpec, dumbbell
 
 NETWORK = dumbbell(2, LinkSpec(8e6, 0.005), LinkSpec(100e6))
 WIRE_BYTES = 1_547_000  # 1000 full segments out, and the acknowledgements of 1000 in
-STEP = {"compute_s": 0.066, "bytes_sent": 1_448_000, "bytes_received": 1_448_000, "wire_bytes_sent": WIRE_BYTES}
+STEP = {"step": 0, "slowdown": 1.0, "compute_s": 0.066, "bytes_sent": 1_448_000, "bytes_received": 1_448_000, "wire_bytes_sent": WIRE_BYTES}
 ROLES = ("vswitchd", "delayline", "workers")
 
 
@@ -86,6 +86,14 @@ def test_a_prediction_beside_background_traffic_says_that_it_ignores_it(plan, fo
     judged = judge(plan, folder)
     assert judged["valid"]
     assert judged["prediction"]["ignores"] == ["background traffic"]
+
+
+def test_a_straggler_is_no_inflation_and_the_prediction_waits_for_the_slowest(plan, folder):
+    slow = {**STEP, "rank": 1, "mono_s": 101.5, "slowdown": 3.0, "compute_s": 0.198}
+    write_lines(folder.stream / "steps-1.jsonl", [slow])
+    judged = judge(plan, folder)
+    assert judged["compute_inflation"] == pytest.approx(1.1)
+    assert judged["prediction"]["step_s"] == pytest.approx(3 * 0.060 + 1_514_000 * 8 / 8e6 + 2 * 0.010)
 
 
 def test_cpu_time_is_that_of_the_measured_part_and_what_is_not_ours_is_foreign(plan, folder):
