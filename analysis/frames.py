@@ -69,15 +69,17 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, str | None]:
         return empty(path.stem), f"{path.name} cannot be read ({_first_line(error)})"
 
 
-def read_stream(folder: Path, table: str) -> tuple[pd.DataFrame, list[str]]:
-    """Read one table from JSON lines and move it to the clock of worker 0's first step."""
+def read_stream(folder: Path, table: str, dilation: float = 1.0) -> tuple[pd.DataFrame, list[str]]:
+    """Read one table from JSON lines and move it to the clock of worker 0's first step, in the experiment's time."""
     rows, complaints = _rows(folder, STREAM_GLOBS[table])
     if not rows:
         return empty(table), complaints
     frame = pd.DataFrame(rows)
     if "data" in frame:
         frame["data"] = [value if isinstance(value, str) else json.dumps(value) for value in frame["data"]]
-    frame["t_s"] = pd.to_numeric(frame["mono_s"], errors="coerce") - _start_mono_s(folder)
+    frame["t_s"] = (pd.to_numeric(frame["mono_s"], errors="coerce") - _start_mono_s(folder)) / dilation
+    if table == "links" and "rate_bps" in frame:  # recorded in the machine's time
+        frame["rate_bps"] = pd.to_numeric(frame["rate_bps"], errors="coerce") * dilation
     return _normalise(frame, table).sort_values("t_s", kind="stable", ignore_index=True), complaints
 
 

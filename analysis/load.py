@@ -64,6 +64,12 @@ class Run:
         return value if isinstance(value, int) else 0
 
     @property
+    def dilation(self) -> float:
+        """Return how many of the machine's seconds were one of the experiment's, in which everything is told."""
+        value = self.manifest.get("dilation")
+        return float(value) if isinstance(value, int | float) and value > 0 else 1.0
+
+    @property
     def status(self) -> str:
         """Return the manifest's status, or `damaged` when files of the run cannot be read."""
         return "damaged" if self.damage else str(self.manifest.get("status", "unknown"))
@@ -138,7 +144,7 @@ class Run:
         """Read Parquet if the run completed, else the stream, which stays until all Parquet files are written."""
         stream, path = self.folder / "stream", self.folder / f"{table}.parquet"
         if self.manifest.get("status") != "complete" and stream.is_dir():
-            frame, complaints = frames.read_stream(stream, table)
+            frame, complaints = frames.read_stream(stream, table, self.dilation)
             for text in complaints:
                 self._note(text)
         elif not path.exists() and (self._may_lack(table) or self.manifest.get("status") != "complete"):

@@ -22,7 +22,7 @@ VALUES = (
     *("throughput_samples_s", "throughput_low", "throughput_high", "final_accuracy", "target_accuracy", "time_to_accuracy_s"),
     *("mean_step_s", "compute_s", "encode_s", "exchange_s", "decode_s", "samples_per_step"),
     *("bytes_per_step", "wire_bytes_per_step", "compression_ratio", "speedup_over_none"),
-    *("predicted_step_s", "fidelity", "compute_inflation", "background_bps"),
+    *("predicted_step_s", "fidelity", "compute_inflation", "background_bps", "time_dilation"),
 )
 
 
@@ -101,6 +101,7 @@ def _row(run: Run) -> dict[str, Any]:
         "fidelity": number(dig(run.manifest, "fidelity", "value")),
         "compute_inflation": number(run.manifest.get("compute_inflation")),
         "background_bps": metrics.background_bps(run.background, steps),
+        "time_dilation": run.dilation,
         "interval": interval.method or None,
         "valid": run.valid,
         "status": run.status,

@@ -57,11 +57,34 @@ def network_words(run: Run) -> str:
     return ", ".join(parts)
 
 
+def slowed_words(run: Run) -> list[str]:
+    """Say how the run's time and workers were slowed down, a sentence each."""
+    said = [] if run.dilation == 1 else [f"Time dilated {run.dilation:g}x: emulated that much more slowly, told in the experiment's time."]
+    spec = run.manifest.get("spec")
+    slow = [_straggler(one) for one in dig(spec, "stragglers") or []]
+    said += [f"Stragglers: {'; '.join(slow)}."] if slow else []
+    cpus = dig(spec, "hosts", "cpus")
+    return said + ([f"At most {cpus:g} of a processor for each worker."] if cpus else [])
+
+
+def _straggler(one: dict[str, Any]) -> str:
+    who = "all workers" if one.get("worker") == "all" else f"worker {one.get('worker')}"
+    said = []
+    if one.get("slowdown"):
+        low, high = one["slowdown"]
+        chance = f" in {100 * one['chance']:g} % of steps" if one.get("chance", 1) < 1 else ""
+        said.append(f"{low:g}x compute{chance}" if low == high else f"{low:g}x to {high:g}x compute{chance}")
+    if one.get("cpus"):
+        said.append(f"at most {one['cpus']:g} of a processor")
+    return f"{who} {' and '.join(said)}"
+
+
 def small_print(results: Results, runs: list[Run], extra: list[str] | None = None) -> list[str]:
     """Return the sentences under a figure: what was run, what stood in for what, what to beware of."""
     networks = list(dict.fromkeys(network_words(run) for run in runs))
     sentences = [f"Experiment {results.name}: {networks[0] if len(networks) == 1 else 'network swept, see panels'}."]
     substituted = dict.fromkeys(str(text).rstrip(".") for run in runs for text in run.manifest.get("substituted") or [])
+    sentences += dict.fromkeys(text for run in runs for text in slowed_words(run))
     if substituted:
         sentences.append(f"Substituted: {'; '.join(substituted)}.")
     sentences += extra or []

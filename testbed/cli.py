@@ -248,6 +248,8 @@ def _report(folder: Path, as_json: bool) -> None:
         )
         return
     console.print(_summary_table(summary))
+    for factor in sorted(set(summary["time_dilation"].dropna()) - {1.0}):
+        console.print(f"time dilated {factor:g}x: all of this is in the experiment's time")
     for problem in written.problems:
         console.print(problem, style="yellow")
     console.print(f"summary: {folder / 'summary.csv'}\ntable: {folder / 'table.csv'}\nfigures: {folder / 'figures'}", soft_wrap=True)

@@ -74,6 +74,7 @@ class Forecast:
         try:
             train_s = float(manifest["workers"][0]["train_s"])
             wall_s = (datetime.fromisoformat(manifest["finished"]) - datetime.fromisoformat(manifest["started"])).total_seconds()
+            train_s *= float(manifest.get("dilation", 1.0))
             kind, key = manifest["spec"]["workload"]["kind"], _key(manifest["scheme"], manifest["cell"])
         except (KeyError, IndexError, TypeError, ValueError):
             return
@@ -102,7 +103,8 @@ class Forecast:
 
     def _training(self, run: Run, workload: dict[str, Any]) -> Duration | None:
         budget = workload["budget"]
-        limit_s, steps = budget["seconds"], budget["steps"]
+        dilation = run.experiment.dilation  # a forecast is in the time of those who wait for it
+        limit_s, steps = budget["seconds"] and budget["seconds"] * dilation, budget["steps"]
         if limit_s is not None and steps is None and budget["accuracy"] is None:
             return Duration(limit_s)
         before = self._trained_s.get(_key(run.scheme.slug, run.cell))
@@ -112,7 +114,7 @@ class Forecast:
         if steps is not None and workload["kind"] == "replay":
             if run.slug not in self._dense_step_s:
                 self._dense_step_s[run.slug] = dense_step_s(run)
-            known.append(steps * self._dense_step_s[run.slug])
+            known.append(steps * self._dense_step_s[run.slug] * dilation)
         exact = run.scheme.slug == DENSE and budget["accuracy"] is None and workload["kind"] == "replay"
         return Duration(min(known), at_most=not exact) if known else None
 

@@ -35,8 +35,9 @@ class RunState:
 class Watcher:
     """Follows a run's JSON lines."""
 
-    def __init__(self, stream: Path, workers: int, budget: dict[str, Any]) -> None:
-        """`budget` has seconds, steps or both, as in a job."""
+    def __init__(self, stream: Path, workers: int, budget: dict[str, Any], dilation: float = 1.0) -> None:
+        """`budget` has seconds, steps or both, as in a job; all is told in the experiment's time, but for how long it will yet take."""
+        self._dilation = dilation
         self._steps = stream / "steps-0.jsonl"
         self._links = stream / "links.jsonl"
         self._workers = workers
@@ -61,7 +62,7 @@ class Watcher:
             left.append(self._budget["seconds"] - row["train_s"])
         if self._budget.get("steps") is not None:
             left.append((self._budget["steps"] - row["step"] - 1) * row["train_s"] / (row["step"] + 1))
-        return max(0.0, min(left)) if left else None
+        return max(0.0, min(left)) * self._dilation if left else None
 
     def _backlog(self) -> int | None:
         rows = [row for row in _tail(self._links) if row["link"] == "bottleneck"] or _tail(self._links)

@@ -131,14 +131,19 @@ class RunFolder:
             return None
         return times["measured_start"], times["measured_end"]
 
-    def to_parquet(self, origin_s: float) -> None:
-        """Write every table with times from `origin_s` on."""
+    def to_parquet(self, origin_s: float, dilation: float = 1.0) -> None:
+        """Write every table with times from `origin_s` on, in the experiment's time: `dilation` of the machine's seconds are one of its."""
         for name in TABLES:
             table = self.table(name)
             if table.empty:  # a replay has no evaluations
                 continue
             clocks = [column for column in TIMES if column in table.columns]
-            table[clocks] -= origin_s
+            table[clocks] = (table[clocks] - origin_s) / dilation
+            if name == "links":  # workers and runner record the experiment's time, the sampler the machine's
+                table["rate_bps"] *= dilation
+            elif name == "background":
+                table["goodput_bps"] *= dilation
+                table["seconds"] /= dilation
             table = table.rename(columns=TIMES)
             if "t_s" in table.columns:
                 table.insert(0, "t_s", table.pop("t_s"))

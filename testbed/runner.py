@@ -120,10 +120,11 @@ def check_ceiling(runs: list[Run], console: Console) -> None:
     kernel = machine.has_kernel_datapath()
     problems = {}
     for run in runs:
-        changes = timeline_of(run.experiment, run.seed)
-        network, mtu = fastest(run.experiment.network(run.seed), changes), run.experiment.topology.resolved_mtu()
-        background_bps = background_load_bps(run.experiment.conditions, network)
-        load_bps, who = ring_load_bps(network) + background_bps, "workers and background traffic" if background_bps else "workers"
+        experiment = run.experiment
+        network = fastest(experiment.network(run.seed), timeline_of(experiment, run.seed))
+        mtu, background_bps = experiment.topology.resolved_mtu(), background_load_bps(experiment.conditions, network)
+        load_bps = (ring_load_bps(network) + background_bps) / experiment.dilation
+        who = "workers and background traffic" if background_bps else "workers"
         try:
             ceiling_bps = machine.ceiling_bps(mtu, kernel, lambda text: console.print(text, soft_wrap=True))
         except machine.MachineError as error:
@@ -131,7 +132,8 @@ def check_ceiling(runs: list[Run], console: Console) -> None:
         if load_bps > ceiling_bps:
             problems[load_bps] = (
                 f"{run.slug}: the {who} could ask {load_bps / 1e6:.0f} Mbit/s of the switches, and this machine carries "
-                f"{ceiling_bps / 1e6:.0f} at MTU {mtu}: lower the rates, raise topology.mtu, or run with --force, which marks the run"
+                f"{ceiling_bps / 1e6:.0f} at MTU {mtu}: lower the rates, raise topology.mtu or dilation, "
+                "or run with --force, which marks the run"
             )
     if problems:
         raise Refusal("\n".join(problems.values()))
@@ -186,15 +188,16 @@ def _run_until_believed(
 def _run_once(
     run: Run, folder: Path, options: Options, lock: MachineLock, progress: Progress, earlier: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    plan = _plan(run, folder / run.slug)
-    record = RunFolder(folder / run.slug, _first_manifest(run, plan, options, earlier))
-    watcher = Watcher(record.stream, len(plan.network.hosts), plan.workload["budget"])
+    planned = _plan(run, folder / run.slug)
+    record = RunFolder(folder / run.slug, _first_manifest(run, planned, options, earlier))
+    plan = planned.dilated(run.experiment.dilation)
+    watcher = Watcher(record.stream, len(plan.network.hosts), plan.workload["budget"], plan.dilation)
     began = time.time()
     try:
         tell = backend.Tell(progress.stage, lambda: progress.update(watcher.state()))
         backend.execute(plan, record, tell, options.listen_port)
         judged = judge(plan, record)
-        record.to_parquet(judged["origin_mono_s"])
+        record.to_parquet(judged["origin_mono_s"], plan.dilation)
         record.save(**judged, status="complete", finished=_now(), shared_machine=lock.was_shared(began))
     except (Interrupted, KeyboardInterrupt):
         _mark(record, "interrupted by the user", "the run was interrupted", cut_short=True)
@@ -261,6 +264,7 @@ def _first_manifest(run: Run, plan: RunPlan, options: Options, earlier: list[dic
         "cell": run.cell,
         "repeat": run.repeat,
         "seed": run.seed,
+        "dilation": run.experiment.dilation,
         "spec": spec.resolved(run.experiment),
         "network": {**asdict(replace(plan.network, routes=())), "mtu": plan.mtu},
         "command": shlex.join(["testbed", *sys.argv[1:]]),

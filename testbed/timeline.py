@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count, takewhile
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from testbed.spec.conditions import Bounds, Mahimahi, OnLink, Ramp, Redraw, Repe
 from testbed.spec.traces import UNLIMITED, RateValue
 from topologies import Network
 
-__all__ = ["UNLIMITED", "BackgroundFlow", "Change", "Timeline", "timeline"]
+__all__ = ["UNLIMITED", "BackgroundFlow", "Change", "Timeline", "dilated", "timeline"]
 
 DIGITS = 9  # of times, in seconds
 MARGIN, MARGIN_S = 2.0, 60.0  # how much longer than its budget a run can be
@@ -40,6 +40,16 @@ class Change:
     loss: float | None = None
     state: Literal["up", "down"] | None = None
 
+    def dilated(self, factor: float) -> Change:
+        """Return the change as it happens where everything takes `factor` times as long."""
+        return replace(
+            self,
+            at_s=_times(self.at_s, factor),
+            rate_bps=self.rate_bps if self.rate_bps == UNLIMITED else _times(self.rate_bps, 1 / factor),
+            delay_s=_times(self.delay_s, factor),
+            jitter_s=_times(self.jitter_s, factor),
+        )
+
 
 @dataclass(frozen=True)
 class BackgroundFlow:
@@ -53,6 +63,10 @@ class BackgroundFlow:
     flows: int = 1
     rate_bps: float | None = None  # of each flow, UDP only
     dscp: int | None = None
+
+    def dilated(self, factor: float) -> BackgroundFlow:
+        """Return the flows as they are where everything takes `factor` times as long."""
+        return replace(self, start_s=self.start_s * factor, stop_s=self.stop_s * factor, rate_bps=_times(self.rate_bps, 1 / factor))
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,12 @@ def timeline_of(experiment: Experiment, seed: int) -> Timeline:
     seconds = experiment.workload.budget.seconds
     horizon_s = LONGEST_S if seconds is None else MARGIN * seconds + MARGIN_S
     return timeline(experiment.conditions, experiment.network(seed), seed, horizon_s)
+
+
+def dilated(given: Timeline, factor: float) -> Timeline:
+    """Return the same changes and flows where everything takes `factor` times as long; what happens before a step still does."""
+    changes = tuple(change.dilated(factor) for change in given.changes)
+    return Timeline(changes, tuple(flow.dilated(factor) for flow in given.flows))
 
 
 def timeline(conditions: Sequence[Condition], network: Network, seed: int, horizon_s: float) -> Timeline:
@@ -210,6 +230,10 @@ def _flows(condition: Background, horizon_s: float) -> Iterator[BackgroundFlow]:
         stop_s = min(stop_s, horizon_s)
         ends = round(start_s, DIGITS), round(stop_s, DIGITS)
         yield BackgroundFlow(*ends, traffic.source, traffic.target, traffic.protocol, flows, traffic.rate_bps, traffic.dscp)
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else round(value * factor, DIGITS)
 
 
 def plain(one: Change | BackgroundFlow) -> dict[str, Any]:

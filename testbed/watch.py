@@ -89,6 +89,7 @@ class RunReader:
             no_links=no_links,
             workers=self._workers(),
             events=self._events(),
+            dilation=float(manifest.get("dilation", 1.0)),
         )
 
     def _links(self) -> tuple[tuple[dict[str, Any], ...], str | None]:

@@ -55,6 +55,7 @@ class View:
     no_links: str | None = None  # why there are none
     workers: tuple[WorkerState, ...] = ()
     events: tuple[EventState, ...] = ()
+    dilation: float = 1.0  # workers are in the experiment's time, links and the rest in the machine's
 
     @property
     def is_running(self) -> bool:
@@ -120,6 +121,8 @@ def _headline(view: View) -> Text:
     speeds = [worker.samples_per_s for worker in view.workers if worker.samples_per_s is not None]
     if speeds:
         line.append(f"  {sum(speeds):.1f} samples/s")
+    if view.dilation != 1:
+        line.append(f"  time dilated {view.dilation:g}x (links in the machine's time)", "yellow")
     return line
 
 

@@ -68,6 +68,11 @@ class LinkSpec:
         classes = tuple(replace(one, min_bps=one.min_bps * factor, max_bps=one.max_bps * factor) for one in self.classes)
         return replace(self, rate_bps=rate_bps, classes=classes)
 
+    def dilated(self, factor: float) -> LinkSpec:
+        """Return the same direction where everything takes `factor` times as long; what counts bytes stays."""
+        slower = self if self.rate_bps is None else self.with_rate(self.rate_bps / factor)
+        return replace(slower, delay_s=self.delay_s * factor, jitter_s=self.jitter_s * factor)
+
     @property
     def is_delayed(self) -> bool:
         """Tell whether the direction needs a delay element (netem or the delay line)."""
@@ -140,6 +145,11 @@ class Network:
                 if pair not in self._by_ends:
                     raise ValueError(f"the route {' '.join(route)} goes from {pair[0]} to {pair[1]}, but no link joins them")
         return replace(self, routes=routes)
+
+    def dilated(self, factor: float) -> Network:
+        """Return the same network where everything takes `factor` times as long (fix its queues in bytes before)."""
+        links = (replace(link, forward=link.forward.dilated(factor), backward=link.backward.dilated(factor)) for link in self.links)
+        return replace(self, links=tuple(links))
 
     @cached_property
     def graph(self) -> nx.Graph:

@@ -21,7 +21,9 @@ def set_rates(network: EmulatedNetwork, rates: Mapping[Direction, RateValue]) ->
     specs = {direction.name: direction.spec.with_rate(shaped_bps(rate, network.mtu)) for direction, rate in rates.items()}
     ports = []
     for direction in rates:
-        shape = shape_of(network.interface_between(direction.source, direction.target), specs[direction.name], network.mtu)
+        shape = shape_of(
+            network.interface_between(direction.source, direction.target), specs[direction.name], network.mtu, network.dilation
+        )
         assert shape is not None
         if direction.source in network.host_pids:
             with network_namespace(network.host_pids[direction.source]):

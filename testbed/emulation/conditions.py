@@ -70,12 +70,13 @@ class Conditions:
                 if change.state == "down":
                     adjust.set_state(self._network, change.link, up=False)
             adjust.set_rates(self._network, rates)
-        now_s = time.monotonic()
+        now_s, factor = time.monotonic(), self._network.dilation
         for change in changes:
-            data = {**plain(change), "took_s": now_s - began_s}
+            meant = change.dilated(1 / factor)  # what the experiment says, of which the machine does a slower likeness
+            data = {**plain(meant), "took_s": (now_s - began_s) / factor}
             if change.at_s is not None:
-                data["late_s"] = now_s - self._origin_s - change.at_s
-            self._tell(now_s, "link_changed", in_words(change), data)
+                data["late_s"] = (now_s - self._origin_s - change.at_s) / factor
+            self._tell(now_s, "link_changed", in_words(meant), data)
 
     def _directions(self, change: Change) -> list[Direction]:
         link = next(link for link in self._network.description.links if link.name == change.link)

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from testbed.emulation.delayline import JITTER_REDRAW_S
 from testbed.processes import die_with_parent
 from topologies import LinkSpec
 
@@ -83,7 +84,7 @@ class DelayLineClient:
 
     substitution: str | None = "delay: user-space delay line in place of the kernel's netem"
 
-    def __init__(self, directions: list[DelayedDirection], mtu: int, log: str) -> None:
+    def __init__(self, directions: list[DelayedDirection], mtu: int, log: str, dilation: float = 1.0) -> None:
         """Start the process and wait until it carries frames."""
         with open(log, "ab") as errors:
             self._process = subprocess.Popen(
@@ -107,7 +108,7 @@ class DelayLineClient:
             }
             for d in directions
         ]
-        self._tell({"directions": entries, "frame_bytes": mtu + 64})
+        self._tell({"directions": entries, "frame_bytes": mtu + 64, "redraw_s": JITTER_REDRAW_S * dilation})
         if not self._hear().get("realtime"):
             self.substitution = f"{self.substitution} (without real-time priority)"
 

@@ -1,11 +1,12 @@
 """The delay line: one process that holds frames between pairs of interfaces, where the kernel has no netem.
 
 Speaks JSON lines. First line in: {"directions": [{"name", "from", "to", "delay_s", "jitter_s", "loss", "seed"}, ...],
-"frame_bytes": n}; answer {"event": "ready"}. Then {"set": name, "delay_s": ...} changes a direction in place, and {"stats": true}
-answers with counters and a histogram of lateness. It ends when its input closes.
+"frame_bytes": n, "redraw_s": seconds}; answer {"event": "ready"}. Then {"set": name, "delay_s": ...} changes a direction in
+place, and {"stats": true} answers with counters and a histogram of lateness. It ends when its input closes.
 
 A frame is due at the kernel's arrival stamp + the hold time, so a late wake-up is not added to the delay but shows as lateness.
-Jitter is redrawn every 50 ms, not per frame, and never overtakes: a draw per frame into a FIFO would raise the mean under load.
+Jitter is redrawn every 50 ms (`redraw_s`), not per frame, and never overtakes: a draw per frame into a FIFO would raise the mean under
+load.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Direction:
     jitter_s: float
     loss: float
     random: random.Random
+    redraw_s: float = JITTER_REDRAW_S
     held: deque[tuple[float, bytes]] = field(default_factory=deque)
     hold_s: float = 0.0
     redraw_at: float = 0.0
@@ -71,7 +73,7 @@ class Direction:
             self.hold_s = self.delay_s
             if self.jitter_s:
                 self.hold_s = max(0.0, self.delay_s + self.random.uniform(-self.jitter_s, self.jitter_s))
-            self.redraw_at = arrived + JITTER_REDRAW_S
+            self.redraw_at = arrived + self.redraw_s
         due = arrived + self.hold_s
         if due < self.last_due:
             due = self.last_due
@@ -129,6 +131,7 @@ class DelayLine:
                 entry["jitter_s"],
                 entry["loss"],
                 random.Random(entry["seed"]),
+                config["redraw_s"],
             )
             self.directions[entry["name"]] = direction
             self._by_source[self._open(entry["from"])] = direction

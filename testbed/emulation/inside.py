@@ -54,6 +54,7 @@ class Inside:
             board=str(self.stream / "board.bin"),
             delayed=plan.timeline.delayed_links(),
             force_delay_line=plan.timeline.is_rough,
+            dilation=plan.dilation,
         )
         self.conditions = Conditions(self.network, plan.timeline, _tell_of_condition)
         self.background = Background(self.network, plan.timeline.flows, self.stream, self.logs, _tell_of_background)
@@ -75,7 +76,7 @@ class Inside:
         self.sampler = Child("testbed.emulation.sampler", self.logs / "sampler.log")
         links = str(self.stream / "links.jsonl")
         intervals_s = sampling.intervals_s(plan.extremes)
-        self.sampler.tell(sampler.job(self.network.queues, intervals_s, links, str(self.network.board.path)))
+        self.sampler.tell(sampler.job(self.network.queues, intervals_s, links, str(self.network.board.path), plan.dilation))
         self._start_workers()
         failed = self._watch()
         self.background.close()
@@ -102,6 +103,7 @@ class Inside:
                 workload=self.plan.workload,
                 told_steps=self.plan.timeline.steps(),
                 slowdowns=self.plan.slowdowns[rank],
+                dilation=self.plan.dilation,
                 telemetry=str(self.network.board.path),
             )
             path = self.stream / f"job-{rank}.json"

@@ -37,9 +37,10 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     quiet_s = statistics.median(worker["quiet_compute_s"] for worker in workers)
     bytes_sent = [float(sent) for _, sent in steps.groupby("rank")["bytes_sent"].mean().items()]
     rounds = max(worker["rounds"] for worker in workers)
-    predicted = None  # of a network that changes there is no one prediction
+    predicted_s = None  # of a network that changes there is no one prediction
     if not plan.timeline.changes:
-        predicted = predicted_step_s(plan.network, plan.mtu, slowest * quiet_s, workers[0]["pattern"], bytes_sent, rounds)
+        waited_s = slowest * quiet_s * plan.dilation  # the plan's network is in the machine's time
+        predicted_s = predicted_step_s(plan.network, plan.mtu, waited_s, workers[0]["pattern"], bytes_sent, rounds) / plan.dilation
     return {
         "valid": not wrong,
         "invalid_reasons": wrong,
@@ -48,7 +49,7 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
         "cpu": None if counters is None else _cpu(counters),
         "compute_inflation": compute_s / quiet_s if quiet_s else None,
         "workers": workers,
-        "prediction": {"step_s": predicted, "ignores": [] if background.empty else ["background traffic"]},
+        "prediction": {"step_s": predicted_s, "ignores": [] if background.empty else ["background traffic"]},
         "origin_mono_s": float(steps[steps["rank"] == 0]["mono_s"].min()),
     }
 

@@ -29,6 +29,7 @@ from topologies import Link as LinkDescription
 from topologies.mininet_topo import NetworkTopo
 
 FIRST_FRAME_S = 1.0
+RTO_MIN_S = 0.2  # the kernel's own
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class EmulatedNetwork:
         routing: RoutingPolicy | None = None,
         board: str | None = None,
         delayed: frozenset[str] = frozenset(),
+        dilation: float = 1.0,
     ) -> None:
         """Boot everything; links named in `delayed` get a delay element though they may begin without delay.
 
@@ -95,6 +97,7 @@ class EmulatedNetwork:
         self.description = network
         self._routing = routing or RoutingPolicy(seed=seed)
         self.mtu = mtu
+        self.dilation = dilation
         self.substituted: list[str] = []
         if not kernel_datapath:
             self.substituted.append("datapath: Open vSwitch in user space in place of the kernel's")
@@ -265,7 +268,9 @@ class EmulatedNetwork:
             Path("/proc/sys/net/ipv4/tcp_ecn").write_text("1" if transport.ecn else "0")
             # Per route: a namespace may not choose an algorithm that the machine's list does not allow.
             route = ["10.0.0.0/16", "dev", interface, "proto", "kernel", "scope", "link", "src", self.address(host)]
-            tool("ip", "route", "change", *route, "congctl", transport.congestion_control)
+            # TCP's timers go by the round trip and by this, so where time is dilated all of them do.
+            slower = ["rto_min", f"{RTO_MIN_S * self.dilation * 1e3:.0f}ms"] if self.dilation != 1 else []
+            tool("ip", "route", "change", *route, "congctl", transport.congestion_control, *slower)
             # No ARP on the measured network: a broadcast would be in every link's counters.
             others = [self.mininet[other] for other in self.description.all_hosts if other != host]
             lines = [f"neigh replace {other.IP()} lladdr {other.MAC()} dev {interface} nud permanent" for other in others]
@@ -275,7 +280,7 @@ class EmulatedNetwork:
         addresses = {host: self.address(host) for host in self.description.all_hosts}
         ports = []
         for direction in self.description.directions():
-            shape = shape_of(self._interfaces[direction.source, direction.target], direction.spec, self.mtu)
+            shape = shape_of(self._interfaces[direction.source, direction.target], direction.spec, self.mtu, self.dilation)
             if shape is None:
                 continue
             if direction.source in self.host_pids:
@@ -306,4 +311,4 @@ class EmulatedNetwork:
         simple = all(direction.spec.jitter_s == 0 and direction.spec.loss == 0 for direction in directions)
         if simple and not force_delay_line and has_netem():
             return Netem(directions)
-        return DelayLineClient(directions, self.mtu, f"{log_dir}/delayline.log")
+        return DelayLineClient(directions, self.mtu, f"{log_dir}/delayline.log", self.dilation)

@@ -1,12 +1,16 @@
-"""What the runner asks of a sandbox: one run, as plain data that crosses a pipe."""
+"""What the runner asks of a sandbox: one run, as plain data that crosses a pipe.
+
+A plan is first in the experiment's time, then `dilated` into the machine's: the network is slower. The workers have a clock that is slower
+by as much (workloads/clock.py), so all that is said of their workload stays as it is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from testbed.envelope import fastest, nearest
-from testbed.timeline import Timeline
+from testbed.timeline import Timeline, dilated
 from topologies import Network
 
 
@@ -26,6 +30,12 @@ class RunPlan:
     workload: dict[str, Any]
     timeline: Timeline = field(default_factory=Timeline)
     slowdowns: list[list[dict[str, float]]] = field(default_factory=list)  # of each worker, why it computes slowly
+    dilation: float = 1.0  # the machine's seconds to one of the experiment's
+
+    def dilated(self, factor: float) -> RunPlan:
+        """Return the plan of the same run where everything takes `factor` times as long."""
+        network, timeline = self.network.dilated(factor), dilated(self.timeline, factor)
+        return replace(self, network=network, timeline=timeline, dilation=self.dilation * factor)
 
     @property
     def extremes(self) -> Network:

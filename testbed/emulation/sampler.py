@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from controller.board import Board, OpenFlowReading
 from controller.queues import MOST_AT_ONCE, QueueReader, QueueSample
 from testbed.emulation.namespaces import network_namespace
-from testbed.emulation.sampling import RecentRates, next_tick
+from testbed.emulation.sampling import WINDOW_S, RecentRates, next_tick
 from testbed.processes import die_with_parent
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ FLUSH_S = 0.2  # rows are formatted then, many at once: that is cheaper than one
 Row = tuple[str, float, QueueSample, float, OpenFlowReading | None]  # names, time, counters, configured rate, news of OpenFlow
 
 
-def job(queues: list[Queue], intervals_s: Mapping[str, float], output: str, board: str | None) -> dict[str, Any]:
+def job(queues: list[Queue], intervals_s: Mapping[str, float], output: str, board: str | None, dilation: float = 1.0) -> dict[str, Any]:
     """Describe what to sample how often, for the process's standard input; the board has the queues in the same order."""
     return {
         "output": output,
@@ -54,6 +54,7 @@ def job(queues: list[Queue], intervals_s: Mapping[str, float], output: str, boar
                 "rate_bps": q.rate_bps,
                 "queue_bytes": q.queue_bytes,
                 "interval_s": intervals_s[q.direction.name],
+                "window_s": WINDOW_S * dilation,
             }
             for index, q in enumerate(queues)
         ],
@@ -67,7 +68,7 @@ class Recorded:
         """Record the queue that a job's entry describes."""
         self.name = f"{entry['interface']} {entry['handle']:x}:"
         self._board, self._index = board, entry["index"]
-        self._rates = RecentRates()
+        self._rates = RecentRates(entry["window_s"])
         self._rate_bps: float = entry["rate_bps"]
         names = {key: entry[key] for key in ("link", "source", "target", "queue", "queue_bytes")}
         self._constant = json.dumps(names)[1:-1]

@@ -46,10 +46,11 @@ def next_tick(due_s: float, interval_s: float, now_s: float) -> float:
 
 
 class RecentRates:
-    """A queue's rates of sending and dropping over about the last WINDOW_S."""
+    """A queue's rates of sending and dropping over about the last `window_s`."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_s: float = WINDOW_S) -> None:
         """Begin without a reading."""
+        self._window_s = window_s
         self._points: deque[tuple[float, int, int]] = deque()  # (when, bytes sent, packets dropped), the newest last
         self.sent_bps = 0.0
         self.drops_per_s = 0.0
@@ -60,7 +61,7 @@ class RecentRates:
         if points and (sent_bytes < points[-1][1] or dropped_packets < points[-1][2]):  # the queue was made anew
             points.clear()
         points.append((mono_s, sent_bytes, dropped_packets))
-        while len(points) > 2 and points[1][0] <= mono_s - WINDOW_S:
+        while len(points) > 2 and points[1][0] <= mono_s - self._window_s:
             points.popleft()
         began_s, sent_before, dropped_before = points[0]
         if mono_s > began_s:

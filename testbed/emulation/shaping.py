@@ -37,14 +37,14 @@ class Shape:
     queues: tuple[QueueShape, ...]
 
 
-def shape_of(interface: str, spec: LinkSpec, mtu: int) -> Shape | None:
-    """Return how a direction is to be shaped; None if it has no rate."""
+def shape_of(interface: str, spec: LinkSpec, mtu: int, dilation: float = 1.0) -> Shape | None:
+    """Return how a direction is to be shaped; None if it has no rate. Bursts have the bytes that they have without dilation."""
     if spec.rate_bps is None:
         return None
     queues = []
     for one in spec.queues():
         assert one.queue_bytes is not None, "queues are fixed in bytes before anything is booted"
-        queues.append(QueueShape(one.min_bps, one.max_bps, burst_bytes(one.max_bps, mtu), one.queue_bytes))
+        queues.append(QueueShape(one.min_bps, one.max_bps, burst_bytes(one.max_bps * dilation, mtu), one.queue_bytes))
     return Shape(interface, spec.rate_bps, tuple(queues))
 
 

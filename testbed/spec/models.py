@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, StrictBool, ValidationInfo, field_validator, model_validator
 
 from controller.routing import RoutingError, RoutingPolicy, check_pin, compute_paths
+from testbed import units
+from testbed.spec.classes import LEAST_RATE_BPS
 from testbed.spec.condition_fields import Surroundings
 from testbed.spec.condition_list import Condition, read
 from testbed.spec.fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
@@ -169,6 +171,7 @@ class Experiment(Model):
     transport: Transport = Transport()
     routing: Routing = Routing()
     stragglers: tuple[Straggler, ...] = ()
+    dilation: Annotated[Number, Field(ge=1, le=1000)] = 1.0  # the machine's seconds to one of the experiment's
     _folder: Path = PrivateAttr(Path())
 
     @property
@@ -210,6 +213,16 @@ class Experiment(Model):
     @model_validator(mode="after")
     def _remember_folder(self, info: ValidationInfo) -> Experiment:
         self._folder = _folder_of(info)
+        return self
+
+    @model_validator(mode="after")
+    def _no_link_is_too_slow(self) -> Experiment:
+        slowest_bps = min(queue.min_bps for one in self.topology.network().directions() for queue in one.spec.queues())
+        if slowest_bps / self.dilation < LEAST_RATE_BPS:
+            most, least = slowest_bps / LEAST_RATE_BPS, units.format_rate(LEAST_RATE_BPS)
+            raise Faults(
+                [(("dilation",), f"must be at most {most:.3g} here: slower, a link of {units.format_rate(slowest_bps)} goes under {least}")]
+            )
         return self
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from synthetic_results import FakeRun, write_experiment
 
-from analysis import load, style, words, write_report
+from analysis import load, style, summarise, words, write_report
 from analysis.figures import FIGURES, accuracy_time, backlog, bytes_step, overview, throughput
 from analysis.load import Results
 
@@ -157,6 +157,20 @@ def test_the_small_print_owns_up(tmp_path: Path) -> None:
     assert "Substituted: userspace datapath for the kernel's." in text
     for warning in ("at most 1.23x", "predictions ignore it", "shared", "forced", "1 planned run missing"):
         assert warning in text
+
+
+def test_the_small_print_says_how_time_and_workers_were_slowed_down(tmp_path: Path) -> None:
+    stragglers = [
+        {"worker": 1, "slowdown": [1.5, 1.5], "chance": 1.0, "cpus": None},
+        {"worker": "all", "slowdown": [1.0, 3.0], "chance": 0.1, "cpus": 0.5},
+    ]
+    spec = {"workload": {"kind": "train"}, "hosts": {"kind": "process", "cpus": 2.0}, "stragglers": stragglers}
+    results = load(write_experiment(tmp_path / "x", [FakeRun("none", manifest={"dilation": 5, "spec": spec}), FakeRun("fp16")]))
+    text = " ".join(words.small_print(results, results.runs))
+    assert text.count("Time dilated 5x") == 1
+    assert "worker 1 1.5x compute; all workers 1x to 3x compute in 10 % of steps and at most 0.5 of a processor." in text
+    assert "At most 2 of a processor for each worker." in text
+    assert list(summarise(results)["time_dilation"]) == [5.0, 1.0]
 
 
 def test_an_unknown_scheme_looks_the_same_every_time_and_unlike_its_neighbours() -> None:

@@ -63,6 +63,14 @@ def test_a_run_failed_with_parquet_and_no_stream_is_read(folder: Path) -> None:
     assert run.invalid_reasons == ["failed: worker 2 died"]
 
 
+def test_a_dilated_run_that_never_finished_is_told_in_the_experiments_time_too(tmp_path: Path) -> None:
+    plain, slow = (FakeRun("none", status="running", repeat=repeat, manifest={"dilation": k}) for repeat, k in ((0, 1), (1, 4)))
+    plain_run, slow_run = load(write_experiment(tmp_path / "x", [plain, slow])).runs
+    assert slow_run.steps["t_s"].to_numpy() == pytest.approx(plain_run.steps["t_s"].to_numpy() / 4)
+    assert slow_run.links["rate_bps"].to_numpy() == pytest.approx(4 * plain_run.links["rate_bps"].to_numpy())
+    assert slow_run.steps["step_s"].equals(plain_run.steps["step_s"])  # workers record it so
+
+
 @pytest.mark.parametrize("content", [b"", b"PAR1 not really", None])
 def test_a_damaged_table_marks_its_run_and_hides_no_other(folder: Path, content: bytes | None) -> None:
     path = folder / "none-train-0" / "steps.parquet"

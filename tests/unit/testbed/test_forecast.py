@@ -53,6 +53,16 @@ def test_each_kind_of_workload_has_its_own_overhead():
     assert (forecast.of(train).seconds, forecast.of(replay).seconds) == (35.0, 36.0)
 
 
+def test_a_dilated_run_takes_as_much_longer_and_what_it_cost_beside_is_what_remains():
+    first, second = runs({**REPLAY, "budget": {"seconds": 30}}, dilation=5)
+    assert Forecast().of(first) == Duration(5 * 30 + ASSUMED_OVERHEAD_S)
+    assert Forecast([{**manifest(first, 30.0, 160), "dilation": 5}]).of(second) == Duration(5 * 30 + 10.0)
+    steps, slow = (runs({**REPLAY, "budget": {"steps": 7}}, dilation=dilation)[0] for dilation in (1, 5))
+    taken = Forecast().of(steps).seconds - ASSUMED_OVERHEAD_S
+    assert Forecast().of(slow).seconds == pytest.approx(5 * taken + ASSUMED_OVERHEAD_S)
+    assert Forecast([{**manifest(slow, 2.0, 30), "dilation": 5}]).of(slow) == Duration(30.0)
+
+
 @pytest.mark.parametrize("broken", [{}, {"workers": []}, {"started": None}, {"finished": "yesterday"}, {"status": "failed"}])
 def test_a_run_that_did_not_end_or_does_not_say_when_teaches_nothing(broken):
     run = runs({**REPLAY, "budget": {"seconds": 30}})[0]

@@ -51,6 +51,11 @@ def test_the_state_is_that_of_the_last_whole_row(stream):
     assert (state.step, state.train_s, state.ratio) == (1, 1.0, 0.1)
 
 
+def test_where_time_is_dilated_what_is_left_is_told_in_the_time_of_those_who_wait(stream):
+    stream("steps-0.jsonl", step(0, 0.5), step(1, 1.0))
+    assert Watcher(stream.path, 4, {"seconds": 60}, dilation=5.0).state().left_s == pytest.approx(5 * 59)
+
+
 def test_the_speed_is_unknown_at_first_then_that_of_all_workers_since_the_last_look(stream):
     watcher = Watcher(stream.path, 4, {"seconds": 60})
     stream("steps-0.jsonl", step(0, 0.5))

@@ -172,6 +172,15 @@ def test_parquet_has_every_row_in_order_of_time_from_the_origin_on(recorded):
     assert links["t_s"].iloc[0] == pytest.approx(-1.0)
 
 
+def test_parquet_has_the_experiments_time_where_it_was_dilated(recorded):
+    write_lines(recorded.stream / "links.jsonl", [{**LINK, "mono_s": 101.0, **OPENFLOW}])
+    recorded.to_parquet(100.0, dilation=4.0)
+    assert pd.read_parquet(recorded.path / "steps.parquet")["t_s"].tolist() == pytest.approx([0.0, 0.025, 0.25, 0.275, 0.5, 0.525])
+    assert pd.read_parquet(recorded.path / "events.parquet")["t_s"].tolist() == [-1.25, -1.0]
+    link = pd.read_parquet(recorded.path / "links.parquet").iloc[0]
+    assert (link["t_s"], link["openflow_t_s"], link["rate_bps"], link["backlog_bytes"]) == (0.25, -0.125, 160e6, 1)
+
+
 def test_rows_of_the_same_moment_are_in_order_of_rank(folder):
     for rank in range(4):
         write_lines(folder.stream / f"steps-{rank}.jsonl", [{"mono_s": float(step), "rank": rank, "step": step} for step in range(50)])

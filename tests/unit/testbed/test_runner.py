@@ -61,7 +61,7 @@ def test_more_traffic_than_the_machine_carries_is_refused_with_both_numbers_and_
     found = reasons(schemes=["none"])
     assert found == [
         "none: the workers could ask 240 Mbit/s of the switches, and this machine carries 200 at MTU 1500: "
-        "lower the rates, raise topology.mtu, or run with --force, which marks the run"
+        "lower the rates, raise topology.mtu or dilation, or run with --force, which marks the run"
     ]
 
 

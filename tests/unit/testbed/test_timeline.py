@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.spec.condition_fields import Surroundings
 from testbed.spec.condition_list import read
-from testbed.timeline import UNLIMITED, BackgroundFlow, Change, Timeline, timeline
+from testbed.timeline import UNLIMITED, BackgroundFlow, Change, Timeline, dilated, timeline
 from topologies import LinkSpec, dumbbell
 
 NETWORK = dumbbell(4, LinkSpec(40e6, 0.005), LinkSpec(100e6), LinkSpec(20e6, 0.005))
@@ -35,6 +35,23 @@ def make(conditions, seed=1, horizon_s=60.0, folder=None) -> Timeline:
 def test_a_step_is_one_change_of_what_it_names():
     made = make([{"at": "30s", "link": "bottleneck", "rate": "10mbit", "delay": "20ms", "jitter": "2ms", "loss": "1%"}])
     assert made.changes == (Change("bottleneck", at_s=30, rate_bps=10e6, delay_s=0.02, jitter_s=0.002, loss=0.01),)
+
+
+def test_dilated_everything_happens_more_slowly_and_what_counts_bytes_or_steps_stays():
+    changes = (
+        Change("bottleneck", "forward", at_s=30.0, rate_bps=10e6, delay_s=0.02, jitter_s=0.002, loss=0.01),
+        Change("bottleneck", at_s=31.0, rate_bps=UNLIMITED, state="down"),
+        Change("bottleneck", at_step=100, rate_bps=0.0),
+    )
+    flows = (BackgroundFlow(5.0, 8.0, "h1", "h2", "udp", 4, 5e6, 8), BackgroundFlow(1.0, 9.0, "h1", "h2"))
+    assert dilated(Timeline(changes, flows), 5.0) == Timeline(
+        (
+            Change("bottleneck", "forward", at_s=150.0, rate_bps=2e6, delay_s=0.1, jitter_s=0.01, loss=0.01),
+            Change("bottleneck", at_s=155.0, rate_bps=UNLIMITED, state="down"),
+            Change("bottleneck", at_step=100, rate_bps=0.0),
+        ),
+        (BackgroundFlow(25.0, 40.0, "h1", "h2", "udp", 4, 1e6, 8), BackgroundFlow(5.0, 45.0, "h1", "h2")),
+    )
 
 
 def test_changes_are_in_the_order_of_time_then_of_steps_then_of_the_file():

@@ -144,6 +144,12 @@ def test_of_many_links_the_busiest_are_shown_in_their_own_order():
     assert "and 5 less busy" in printed(View("quick", "none", "", "running", None, None, "", 1.0, tuple(links)))
 
 
+def test_a_run_says_that_its_time_is_dilated():
+    view = View("quick", "none", "", "running", None, None, "", 1.0)
+    assert "dilated" not in printed(view)
+    assert "time dilated 5x (links in the machine's time)" in printed(replace(view, dilation=5.0))
+
+
 def test_a_run_is_drawn_with_links_workers_and_events(run):
     (view,) = [next(views(run))]
     text = printed(view)

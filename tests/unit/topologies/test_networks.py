@@ -209,3 +209,17 @@ def test_a_direction_and_a_network_survive_json_with_their_classes():
     assert LinkSpec.from_json(json.loads(json.dumps(asdict(SHARED)))) == SHARED
     network = dumbbell(4, SHARED, FAST, bottleneck_back=SHARED.with_rate(10e6))
     assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network
+
+
+def test_a_dilated_network_takes_longer_and_keeps_what_counts_bytes():
+    classes = (QueueClass("training", 6e6, 8e6, 9000), QueueClass("background", 2e6, 4e6, 6000, dscp=8))
+    middle = LinkSpec(8e6, 0.005, 0.001, 0.01, queue_bdp=2.0, classes=classes)
+    network = dumbbell(2, middle, LinkSpec(100e6)).with_queues_fixed(1500)
+    slow = network.dilated(5.0)
+    spec = slow.links[0].forward
+    assert (spec.rate_bps, spec.delay_s, spec.jitter_s, spec.loss) == (1.6e6, 0.025, 0.005, 0.01)
+    assert [(one.min_bps, one.max_bps) for one in spec.classes] == [(1.2e6, 1.6e6), (0.4e6, 0.8e6)]
+    for before, after in zip(network.directions(), slow.directions(), strict=True):
+        assert [one.queue_bytes for one in before.spec.queues()] == [one.queue_bytes for one in after.spec.queues()]
+    assert slow.dilated(1 / 5).base_rtt_s("h1", "h2") == pytest.approx(network.base_rtt_s("h1", "h2"))
+    assert LinkSpec(None, 0.002).dilated(5.0) == LinkSpec(None, 0.01)

@@ -24,9 +24,9 @@ def done(monkeypatch):
     return found
 
 
-def make(*changes: Change) -> tuple[Conditions, list]:
+def make(*changes: Change, dilation: float = 1.0) -> tuple[Conditions, list]:
     told: list = []
-    made = Conditions(SimpleNamespace(description=NETWORK), Timeline(changes), lambda *event: told.append(event))
+    made = Conditions(SimpleNamespace(description=NETWORK, dilation=dilation), Timeline(changes), lambda *event: told.append(event))
     return made, told
 
 
@@ -48,6 +48,16 @@ def test_times_count_from_the_first_step(done):
     assert data["late_s"] == pytest.approx(mono_s - origin_s)
     one.act()
     assert len(told) == 1
+
+
+def test_a_dilated_change_is_told_in_the_experiments_units(done):
+    one, told = make(Change("bottleneck", at_s=4.0, rate_bps=5e6, delay_s=0.02).dilated(4), dilation=4.0)
+    one.step_began(0, time.monotonic() - 18)
+    one.act()
+    assert ("bottleneck:s1->s2", 1.25e6) in done
+    assert told[0][2] == "bottleneck: rate 5mbit, delay 20ms"
+    assert told[0][3]["at_s"] == 4.0
+    assert told[0][3]["late_s"] == pytest.approx(0.5, abs=0.2)
 
 
 def test_a_change_with_a_step_happens_once_as_the_step_begins(done):

@@ -55,6 +55,18 @@ def test_a_frame_is_sent_when_it_is_due_and_not_before():
     assert line.stats()["held"] == 1
 
 
+def test_jitter_is_redrawn_as_seldom_as_it_is_told():
+    def draws(redraw_s):
+        line = Direction("bottleneck:s1->s2", Wire(), 1.0, 0.5, 0.0, random.Random(1), redraw_s)
+        held = set()
+        for i in range(20):
+            line.take(b"frame", i * 0.0625)
+            held.add(line.hold_s)
+        return len(held)
+
+    assert (draws(0.0625), draws(0.25)) == (20, 5)
+
+
 gaps = st.lists(st.floats(0, 0.2), min_size=1, max_size=60)
 milliseconds = st.integers(0, 100).map(lambda ms: ms / 1e3)
 

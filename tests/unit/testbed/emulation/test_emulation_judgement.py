@@ -96,6 +96,14 @@ def test_a_straggler_is_no_inflation_and_the_prediction_waits_for_the_slowest(pl
     assert judged["prediction"]["step_s"] == pytest.approx(3 * 0.060 + 1_514_000 * 8 / 8e6 + 2 * 0.010)
 
 
+def test_a_dilated_run_is_judged_in_the_machines_time_and_predicted_in_the_experiments(plan, folder):
+    undilated = replace(plan, network=NETWORK.dilated(1 / 5))
+    judged = judge(undilated.dilated(5.0), folder)
+    assert judged["valid"], judged["invalid_reasons"]
+    assert judged["compute_inflation"] == pytest.approx(1.1)
+    assert judged["prediction"]["step_s"] == pytest.approx(0.060 + 1_514_000 * 8 / 40e6 + 2 * 0.002)
+
+
 def test_cpu_time_is_that_of_the_measured_part_and_what_is_not_ours_is_foreign(plan, folder):
     cpu = judge(plan, folder)["cpu"]
     assert (cpu["workers_s"], cpu["busy_s"], cpu["foreign_s"], cpu["wall_s"]) == (6.0, 8.0, 2.0, 8.0)

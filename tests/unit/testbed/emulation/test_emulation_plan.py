@@ -40,7 +40,9 @@ def test_a_plan_read_back_from_its_json_is_the_same_plan(network):
         routing={"kind": "ecmp", "seed": 3, "pinned": [["h1", "s1", "h2"]]},
         scheme={"scheme": "topk", "ratio": 0.1},
         workload={"kind": "replay", "budget": {"seconds": 20.0, "steps": None}},
-    )
+        slowdowns=[[{"low": 1.0, "high": 3.0, "chance": 1.0}], []],
+    ).dilated(5.0)
     read = RunPlan.from_json(json.loads(json.dumps(plan.to_json())))
     assert read == plan
-    assert list(read.network.directions()) == list(network.directions())
+    assert list(read.network.directions()) == list(network.dilated(5.0).directions())
+    assert (read.dilation, read.workload["budget"]["seconds"]) == (5.0, 20.0)  # the workers have a clock as slow

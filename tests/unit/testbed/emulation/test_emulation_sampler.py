@@ -17,7 +17,7 @@ from controller.routing import RoutingPolicy, compute_paths
 from testbed.emulation import sampler
 from testbed.emulation.network import Queue
 from testbed.emulation.sampler import UNCERTAINTY_S, Batch, Recorded, job, line, rounds
-from testbed.emulation.sampling import RecentRates, fine_interval_s, intervals_s, next_tick
+from testbed.emulation.sampling import WINDOW_S, RecentRates, fine_interval_s, intervals_s, next_tick
 from testbed.record import LINK_COLUMNS
 from topologies import Direction, LinkSpec, QueueClass, dumbbell, leafspine
 from topologies.load import ring_hops
@@ -141,6 +141,9 @@ def test_every_queue_is_sampled_in_its_namespace_under_its_number_on_the_board()
         ("access-h1", "h1", "s1", "", 8e6, 9000),
     ]
     assert json.loads(json.dumps(order)) == order
+    assert {q["window_s"] for q in order["queues"]} == {WINDOW_S}
+    slow = job(queues, planned, "links.jsonl", "board.bin", dilation=5.0)
+    assert {q["window_s"] for q in slow["queues"]} == {5 * WINDOW_S}
 
 
 def entry(index=0, interval_s=0.02, namespace_pid=None, handle=0x10):
@@ -156,6 +159,7 @@ def entry(index=0, interval_s=0.02, namespace_pid=None, handle=0x10):
         "rate_bps": 8e6,
         "queue_bytes": 9000,
         "interval_s": interval_s,
+        "window_s": WINDOW_S,
     }
 
 

@@ -36,6 +36,8 @@ def test_a_direction_without_a_rate_is_not_shaped():
 def test_a_direction_without_classes_has_one_queue_of_all_its_rate():
     spec = LinkSpec(40e6, queue_bytes=50_000, queue_bdp=None)
     assert shape_of("h1-eth0", spec, 1500) == Shape("h1-eth0", 40e6, (QueueShape(40e6, 40e6, 2500, 50_000),))
+    slow = shape_of("h1-eth0", spec.dilated(5.0), 1500, dilation=5.0)
+    assert slow == Shape("h1-eth0", 8e6, (QueueShape(8e6, 8e6, 2500, 50_000),))  # what counts bytes is the same
 
 
 def test_each_class_has_its_rates_its_burst_by_the_most_it_may_take_and_its_own_limit_or_the_directions():
