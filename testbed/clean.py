@@ -1,10 +1,14 @@
-"""Tidy up after killed runs. The kernel has removed their processes, interfaces and mounts already; what can be left is in the results."""
+"""Tidy up after killed runs. The kernel has removed their processes, interfaces and mounts already; what can be left is in the results.
+
+And, if more than the run was killed, its control groups.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from testbed.emulation import cpulimits
 from testbed.processes import is_running
 from testbed.record import read_json, write_json
 
@@ -23,3 +27,4 @@ def clean(results: Path) -> Iterator[str]:
             yield f"{leftover}: removed, half written"
         for name in ("api.sock", "board.bin"):  # of no use to anybody now
             (path.parent / "stream" / name).unlink(missing_ok=True)
+    yield from cpulimits.reap()

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testbed import machine
+from testbed.emulation import cpulimits
 from testbed.lock import MachineLock
 from workloads.datasets import DatasetError, check_dataset
 
@@ -42,6 +43,7 @@ def examine(measure: bool = True, tell: Callable[[str], None] = lambda text: Non
     yield _finding("packages", not missing, "all tools are installed", f"{', '.join(missing)} not installed", remedy)
     yield _dataset()
     yield _congestion_control()
+    yield _cpu_limits(root)
     yield _docker()
     yield _gpu()
     if not root or missing or not measure:
@@ -130,6 +132,16 @@ def _congestion_control() -> Finding:
     known = machine.congestion_controls()
     remedy = "modprobe tcp_cubic, or set transport.congestion_control in the experiment"
     return _finding("cubic", "cubic" in known, f"available: {', '.join(known)}", f"only {', '.join(known)}", remedy)
+
+
+def _cpu_limits(root: bool) -> Finding:
+    try:
+        found = cpulimits.tree()
+        if root:
+            cpulimits.require()
+    except cpulimits.CpuLimitError as error:
+        return Finding("cpu limits", "absent", None, str(error), "only experiments with cpus need them")
+    return Finding("cpu limits", "ok", found.version, f"control groups, version {found.version}")
 
 
 def _docker() -> Finding:

@@ -23,7 +23,7 @@ from rich.console import Console
 from testbed import disk, machine, spec
 from testbed.attempts import Standing, history
 from testbed.background_load import background_load_bps
-from testbed.emulation import backend
+from testbed.emulation import backend, cpulimits
 from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
 from testbed.envelope import fastest, watched
@@ -83,6 +83,7 @@ def check(experiment: Experiment, runs: list[Run]) -> None:
         reasons.append(str(error))
     reasons += _dataset_problems(runs)
     reasons += _transport_problems(runs)
+    reasons += cpulimits.problems(run.experiment.cpus(rank) for run in runs for rank in range(run.experiment.topology.workers))
     if reasons:
         raise Refusal("\n".join(reasons))
 
@@ -252,6 +253,7 @@ def _plan(run: Run, run_dir: Path) -> RunPlan:
         workload=run.experiment.workload.to_job(),
         timeline=conditions,
         slowdowns=[experiment.slowdowns(rank) for rank in range(experiment.topology.workers)],
+        cpus=[experiment.cpus(rank) for rank in range(experiment.topology.workers)],
     )
 
 

@@ -20,6 +20,7 @@ import signal
 import sys
 import traceback
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 # OpenMP reads it when torch is loaded, and gloo's threads take it from there: a product computed by one thread here and by two
@@ -77,17 +78,17 @@ class Nursery:
                 self.datasets[(name, data_dir)] = load_dataset(name, data_dir)
                 _say(event="preloaded", dataset=name)
             else:
-                self._start(request["job"], request.get("netns_pid"), request.get("log"))
+                self._start(request["job"], request.get("netns_pid"), request.get("log"), request.get("cpu_group"))
         except Exception as error:
             _say(event="error", request=line.decode(errors="replace"), text=f"{type(error).__name__}: {error}")
 
-    def _start(self, path: str, netns_pid: int | None, log: str | None) -> None:
+    def _start(self, path: str, netns_pid: int | None, log: str | None, cpu_group: str | None) -> None:
         job = Job.load(path)
         dataset = self.datasets.get((job.workload.get("dataset", ""), job.workload.get("data_dir")))
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _be_worker(job, dataset, netns_pid, log, parent)
+            _be_worker(job, dataset, netns_pid, log, cpu_group, parent)
         pidfd = os.pidfd_open(pid)
         self.children[pidfd] = (pid, path)
         self.selector.register(pidfd, selectors.EVENT_READ)
@@ -101,7 +102,7 @@ class Nursery:
         _say(event="exited", job=path, pid=pid, code=os.waitstatus_to_exitcode(status))
 
 
-def _be_worker(job: Job, dataset: Dataset | None, netns_pid: int | None, log: str | None, parent: int) -> NoReturn:
+def _be_worker(job: Job, dataset: Dataset | None, netns_pid: int | None, log: str | None, cpu_group: str | None, parent: int) -> NoReturn:
     code = 1
     try:
         _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -113,6 +114,8 @@ def _be_worker(job: Job, dataset: Dataset | None, netns_pid: int | None, log: st
             os.dup2(source, fd)
         if netns_pid is not None:
             join_network(netns_pid)
+        if cpu_group is not None:
+            Path(cpu_group, "cgroup.procs").write_text("0")  # 0: the process that writes it
         code = run_worker(job, dataset)
     except BaseException:
         traceback.print_exc()

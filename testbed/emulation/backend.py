@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from controller.api import Api, ApiError
 from controller.board import BoardError
 from testbed.emulation.child import JsonLines
 from testbed.emulation.counters import VerificationError
+from testbed.emulation.cpulimits import CpuGroups
 from testbed.emulation.live import LiveRun
 from testbed.emulation.plan import RunPlan
 from testbed.ownership import give_to_caller
@@ -44,6 +45,14 @@ class Tell:
 
 def execute(plan: RunPlan, folder: RunFolder, tell: Tell, listen_port: int | None = None) -> None:
     """Run the plan in a sandbox of its own, keeping the folder's manifest up to date; raise RunFailed if it fails."""
+    with CpuGroups(plan.cpus, plan.dilation) as groups:
+        try:
+            _execute(replace(plan, cpu_groups=groups.paths), folder, tell, listen_port)
+        finally:
+            folder.save(cpu_limits=groups.report())
+
+
+def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, listen_port: int | None) -> None:
     log = folder.logs / "sandbox.log"
     with log.open("ab") as errors:
         process = subprocess.Popen(

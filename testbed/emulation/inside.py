@@ -108,7 +108,8 @@ class Inside:
             )
             path = self.stream / f"job-{rank}.json"
             job.save(path)
-            self.nursery.tell({"job": str(path), "netns_pid": self.network.host_pids[host], "log": str(self.logs / f"worker-{rank}.log")})
+            place = {"netns_pid": self.network.host_pids[host], "cpu_group": self.plan.cpu_groups[rank]}
+            self.nursery.tell({"job": str(path), **place, "log": str(self.logs / f"worker-{rank}.log")})
 
     def _watch(self) -> dict[str, Any] | None:
         """Take usage snapshots until every worker has ended; return the first that failed."""

@@ -30,7 +30,9 @@ class RunPlan:
     workload: dict[str, Any]
     timeline: Timeline = field(default_factory=Timeline)
     slowdowns: list[list[dict[str, float]]] = field(default_factory=list)  # of each worker, why it computes slowly
+    cpus: list[float | None] = field(default_factory=list)  # of each worker, how many processors it may use
     dilation: float = 1.0  # the machine's seconds to one of the experiment's
+    cpu_groups: list[str | None] = field(default_factory=list)  # of each worker, the control group that holds it to its processors
 
     def dilated(self, factor: float) -> RunPlan:
         """Return the plan of the same run where everything takes `factor` times as long."""

@@ -86,6 +86,8 @@ class Routing(Model):
         return RoutingPolicy(self.kind, seed, self.pinned)
 
 
+LEAST_CPUS = 0.01  # a millisecond in a tenth of a second is the kernel's least; its period is a second at most, where time is dilated
+
 TrainModel = Literal["small_cnn", "resnet8", "resnet20", "resnet18"]
 ReplayModel = Literal["resnet18", "vgg16", "resnet50", "resnet110", "gpt2-small", "small_cnn", "resnet8", "resnet20"]
 
@@ -223,6 +225,17 @@ class Experiment(Model):
             raise Faults(
                 [(("dilation",), f"must be at most {most:.3g} here: slower, a link of {units.format_rate(slowest_bps)} goes under {least}")]
             )
+        return self
+
+    @model_validator(mode="after")
+    def _no_limit_is_too_tight(self) -> Experiment:
+        least = LEAST_CPUS * max(1.0, self.dilation / 10)
+        given: list[tuple[Place, float | None]] = [(("hosts", "cpus"), self.hosts.cpus)]
+        given += [(("stragglers", i, "cpus"), one.cpus) for i, one in enumerate(self.stragglers)]
+        at = f" at dilation {self.dilation:g}" if self.dilation > 10 else ""
+        faults = [(place, f"must be at least {least:g}{at}: the kernel counts no less") for place, cpus in given if cpus and cpus < least]
+        if faults:
+            raise Faults(faults)
         return self
 
     @model_validator(mode="after")

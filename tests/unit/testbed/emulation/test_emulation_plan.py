@@ -41,6 +41,7 @@ def test_a_plan_read_back_from_its_json_is_the_same_plan(network):
         scheme={"scheme": "topk", "ratio": 0.1},
         workload={"kind": "replay", "budget": {"seconds": 20.0, "steps": None}},
         slowdowns=[[{"low": 1.0, "high": 3.0, "chance": 1.0}], []],
+        cpus=[0.5, None],
     ).dilated(5.0)
     read = RunPlan.from_json(json.loads(json.dumps(plan.to_json())))
     assert read == plan
