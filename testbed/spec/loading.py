@@ -85,6 +85,9 @@ def unsupported(experiment: Experiment, resolve: Resolver = resolve_scheme) -> l
             sentences.append(f"hosts: {variant.hosts.kind} hosts are not supported yet; use kind: process")
         if variant.transport.ecn:
             sentences.append("transport: ecn needs queues that mark, and these only drop; leave it false")
+        for scheme in map(resolve, variant.schemes) if variant.dilation > 1 else ():
+            if not scheme.dilates:
+                sentences.append(f"dilation: {scheme.slug} computes where it cannot be slowed down with the rest; leave out one of the two")
     return list(dict.fromkeys(sentences))
 
 

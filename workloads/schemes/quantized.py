@@ -74,4 +74,5 @@ POWERSGD = Scheme(
     "low-rank factors by PyTorch's own hook (Vogels et al. 2019)",
     _powersgd,
     (Parameter("rank", "of the factors", above=0, most=64, required=True, short=True, whole=True),),
+    dilates=False,
 )

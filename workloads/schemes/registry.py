@@ -73,6 +73,7 @@ class Scheme:
     summary: str
     build: Callable[[Mapping[str, Any]], Parts]
     parameters: tuple[Parameter, ...] = field(default=())
+    dilates: bool = True  # False: it computes where that cannot be slowed down with the rest (see workloads/clock.py)
 
     @property
     def short(self) -> Parameter | None:
@@ -90,6 +91,11 @@ class ResolvedScheme:
     colour: str
     marker: str
     params: dict[str, Any]  # {"scheme": name, parameter: value, ...}, what a job carries
+
+    @property
+    def dilates(self) -> bool:
+        """Tell whether it can be slowed down with the rest of a dilated run."""
+        return schemes()[self.name].dilates
 
     def build(self) -> Parts:
         """Build the parts; imports torch."""

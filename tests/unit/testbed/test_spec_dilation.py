@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pretended import BASE, PretendedExperiment, make_able
 
-from testbed.spec import load, resolved
+from testbed.spec import load, resolved, unsupported
 from testbed.sweep import expand
 
 GOOD = """\
@@ -29,6 +29,13 @@ def test_nothing_else_of_the_experiment_changes(write):
     plain, slow = (load(write(GOOD + text)) for text in ("", "dilation: 5\n"))
     assert {**resolved(slow), "dilation": 1.0} == resolved(plain)
     assert slow.network(1) == plain.network(1)
+
+
+def test_a_scheme_that_cannot_be_slowed_down_is_refused_only_where_time_is_dilated(write):
+    text = GOOD.replace("[none]", "[none, powersgd-2, topk-0.1]")
+    assert unsupported(load(write(text))) == []
+    (sentence,) = unsupported(load(write(text + "sweep: {dilation: [1, 2, 3]}\n")))
+    assert sentence == "dilation: powersgd-2 computes where it cannot be slowed down with the rest; leave out one of the two"
 
 
 @pytest.mark.parametrize(
