@@ -17,7 +17,7 @@ from pathlib import Path
 
 from testbed import machine
 from testbed.lock import MachineLock
-from tests import bench_codecs, bench_controller, bench_hooks, bench_sensing, bench_telemetry
+from tests import bench_codecs, bench_controller, bench_dilation, bench_hooks, bench_sensing, bench_telemetry
 from tests.emulation.scenarios import play, teardown_s
 
 HEAD = "# Benchmarks\n\nWritten by `make bench`. One run, one machine: read the ratios.\n"
@@ -61,8 +61,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "controller": bench_controller.section,
     "codecs": bench_codecs.section,
     "sensing": bench_sensing.section,
-    "hooks": bench_hooks.section,  # runs experiments, which take the machine's lock themselves
+    "hooks": bench_hooks.section,
+    "dilation": bench_dilation.section,
 }
+RUN_EXPERIMENTS = {"hooks", "dilation"}  # which take the machine's lock themselves
 
 
 def main() -> None:
@@ -70,7 +72,7 @@ def main() -> None:
     machine.require_emulation()
     written = read_parts(TARGET.read_text() if TARGET.exists() else "")
     for name in sys.argv[1:] or PARTS:
-        with nullcontext() if name == "hooks" else MachineLock(share=False, waiting=print):
+        with nullcontext() if name in RUN_EXPERIMENTS else MachineLock(share=False, waiting=print):
             written[name] = f"{PARTS[name]().strip()}\n\n{provenance()}\n"
     sections = [f"<!-- {name} -->\n{written[name]}" for name in PARTS if name in written]
     TARGET.write_text("\n".join([HEAD, *sections]))

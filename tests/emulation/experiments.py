@@ -68,10 +68,11 @@ class Machine:
     interfaces: frozenset[str]
     mounts: tuple[str, ...]
     named_namespaces: frozenset[str]
+    cpu_groups: frozenset[str]  # that limit workers
 
 
 def look_at_machine() -> Machine:
-    """Take stock of our processes, the interfaces, the mounts and the named namespaces."""
+    """Take stock of our processes, the interfaces, the mounts, the named namespaces and the control groups."""
     processes = set()
     for entry in Path("/proc").iterdir():
         try:
@@ -85,6 +86,7 @@ def look_at_machine() -> Machine:
         frozenset(os.listdir("/sys/class/net")),
         tuple(sorted(line.split(" - ")[0].split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())),
         frozenset(os.listdir(netns)) if netns.exists() else frozenset(),
+        frozenset(str(path) for places in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{places}netsense-testbed-*")),
     )
 
 
