@@ -27,6 +27,9 @@ TABLES = {
 BACKGROUND_COUNTS = dict.fromkeys(("received_bytes", "retransmits", "lost_packets"), "Int64")  # null where a protocol has none
 TIMES = {"mono_s": "t_s", "openflow_mono_s": "openflow_t_s"}  # the monotonic clock's columns, and their names in Parquet
 
+# Workers and runner record the experiment's time; these columns are in the machine's, which `dilation` to this power makes the experiment's.
+MACHINE_TIME = {"links": {"rate_bps": 1}, "background": {"goodput_bps": 1, "seconds": -1}}
+
 ASIDE = ".{}.earlier"  # where an attempt is while the next one's folder is made
 
 LINK_COLUMNS = pa.schema(
@@ -139,11 +142,9 @@ class RunFolder:
                 continue
             clocks = [column for column in TIMES if column in table.columns]
             table[clocks] = (table[clocks] - origin_s) / dilation
-            if name == "links":  # workers and runner record the experiment's time, the sampler the machine's
-                table["rate_bps"] *= dilation
-            elif name == "background":
-                table["goodput_bps"] *= dilation
-                table["seconds"] /= dilation
+            for column, power in MACHINE_TIME.get(name, {}).items():
+                if column in table.columns:
+                    table[column] *= dilation**power
             table = table.rename(columns=TIMES)
             if "t_s" in table.columns:
                 table.insert(0, "t_s", table.pop("t_s"))
