@@ -27,7 +27,7 @@ TABLES = {
 BACKGROUND_COUNTS = dict.fromkeys(("received_bytes", "retransmits", "lost_packets"), "Int64")  # null where a protocol has none
 TIMES = {"mono_s": "t_s", "openflow_mono_s": "openflow_t_s"}  # the monotonic clock's columns, and their names in Parquet
 
-# Workers and runner record the experiment's time; these columns are in the machine's, which `dilation` to this power makes the experiment's.
+# Workers and runner record the experiment's time; these columns are in the machine's until `dilation` to this power makes them so.
 MACHINE_TIME = {"links": {"rate_bps": 1}, "background": {"goodput_bps": 1, "seconds": -1}}
 
 ASIDE = ".{}.earlier"  # where an attempt is while the next one's folder is made

@@ -1,4 +1,4 @@
-"""What training and replay share: the process group, the warm-up, and the measured loop.
+"""What training and replay share: the warm-up and the measured loop.
 
 The measured loop (1) looks whether to evaluate or stop before the step, (2) runs and times it, (3) records it, and
 (4) on rank 0 decides by the training clock what comes next. The clock stands still during evaluations.
@@ -7,13 +7,11 @@ The measured loop (1) looks whether to evaluate or stop before the step, (2) run
 from __future__ import annotations
 
 import math
-import os
 import platform
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
 from workloads.clock import Clock
+from workloads.group import notices_of
 from workloads.herald import Herald
 from workloads.hooks import attach
 from workloads.job import Job
@@ -39,20 +38,6 @@ DEFAULT_WARMUP_STEPS = 3
 
 RunStep = Callable[[int], float | None]  # forward, backward, optimiser of step i; returns the loss
 Evaluate = Callable[[int, float, bool], float]  # (step, train_s, final) -> accuracy
-
-
-def join_group(job: Job) -> None:
-    """Join the workers' process group over the job's interface."""
-    if job.interface:
-        os.environ["GLOO_SOCKET_IFNAME"] = job.interface
-    torch.set_num_threads(job.threads)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://{job.master_addr}:{job.master_port}",
-        rank=job.rank,
-        world_size=job.world_size,
-        timeout=timedelta(seconds=job.timeout_s * job.dilation),
-    )
 
 
 def wrap(model: Module) -> DistributedDataParallel:
@@ -84,9 +69,9 @@ class Session:
         self.rounds, self.messages = 0.0, 0  # of all measured steps: sequential round trips, messages sent
         self.quiet_compute_s = 0.0
         self.cpu_s = self.wall_s = 0.0
-        job.stream_dir.mkdir(parents=True, exist_ok=True)
-        self._announcer = Announcer(job.stream_dir) if job.rank == 0 else None
-        self._listener = Listener(job.stream_dir)
+        notices = notices_of(job)
+        self._announcer = Announcer(notices) if job.rank == 0 else None
+        self._listener = Listener(notices)
         self._herald = Herald(job.stream_dir, job.told_steps) if job.rank == 0 else None
 
     def paced_parameters(self) -> Iterable[Tensor]:
@@ -136,8 +121,8 @@ class Session:
                 self._herald.begins(self.steps)
             step_s = self._one_step(run_step)
             if self._announcer:
-                # an announcement takes effect one step from now, so look one step ahead; announcing the end twice does no harm
-                due = self.train_s + step_s
+                # an announcement takes effect some steps from now, so look as far ahead; announcing the end twice does no harm
+                due = self.train_s + (self._announcer.ahead - 1) * step_s
                 if budget.get("seconds") is not None and due >= budget["seconds"]:
                     self._announcer.announce(self.steps - 1, STOP)
                 elif due >= next_eval_s:

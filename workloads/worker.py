@@ -31,9 +31,9 @@ def _run(job: Job, dataset: Dataset | None) -> None:
     # torch comes after the environment it reads when it is imported
     import torch.distributed as dist
 
+    from workloads.group import join_group
     from workloads.records import Stream
     from workloads.replay import replay
-    from workloads.session import join_group
     from workloads.training import train
 
     stream = Stream(job.stream_dir, job.rank)
