@@ -8,8 +8,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from testbed.attempts import Standing
 from testbed.errors import Refusal
-from testbed.record import ASIDE, read_json, write_json
+from testbed.processes import is_running, this_process
+from testbed.record import ASIDE, SCHEMA, read_json, write_json
+from testbed.spec import Experiment, resolved
+from testbed.sweep import Run
+
+
+def description(experiment: Experiment, planned: list[Run], file: Path, command: str) -> dict[str, Any]:
+    """Return what a results folder says of its experiment."""
+    return {
+        "schema": SCHEMA,
+        "name": experiment.name,
+        "spec": resolved(experiment),
+        "file": file.read_text(),
+        "planned": [run.slug for run in planned],
+        "command": command,
+    }
 
 
 def refuse_other(folder: Path, spec: dict[str, Any], remedy: str) -> None:
@@ -43,6 +59,17 @@ def manifests(run_dir: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | No
         return own, None
     before = (run_dir.with_name(ASIDE.format(run_dir.name)), run_dir / "earlier")
     return None, next((manifest for path in before if (manifest := read_json(path / "manifest.json")) is not None), None)
+
+
+def passed_over(run_dir: Path, stands: Standing) -> tuple[str, str] | None:
+    """Say why a run is not to be done now, and in which colour; None if it is."""
+    found = manifests(run_dir)[0] or {}
+    runner = found.get("runner", {}) if found.get("status") == "running" else {}
+    if runner and runner != this_process() and is_running(runner):
+        return "another process is at it", "yellow"
+    if stands.state == "left":
+        return "failed twice and left as it is; --retry tries it again", "yellow"
+    return ("already there", "dim") if stands.state == "done" else None
 
 
 def _free_name(folder: Path) -> Path:

@@ -8,7 +8,8 @@ import platform
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
+def now() -> str:
+    """Return the time as manifests write it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 class RunFolder:
     """One run's folder while it is being filled."""
 
@@ -102,6 +108,11 @@ class RunFolder:
         """Update the manifest on disk."""
         self.manifest.update(changes)
         write_json(self.path / "manifest.json", self.manifest)
+
+    def fail(self, reason: str, invalid_reason: str, **marks: bool) -> None:
+        """Mark the run as failed, if there is room to."""
+        with suppress(OSError):
+            self.save(status="failed", valid=False, reason=reason, invalid_reasons=[invalid_reason], finished=now(), **marks)
 
     def event(self, mono_s: float, kind: str, text: str, data: dict[str, Any] | None = None) -> None:
         """Append an event of the runner's own."""

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import shlex
-import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
 
-from testbed import disk, machine, spec
+from testbed import data, disk, machine, spec
 from testbed.attempts import Standing, history
 from testbed.background_load import background_load_bps
 from testbed.emulation import backend, cpulimits
@@ -28,18 +21,18 @@ from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
 from testbed.envelope import fastest, watched
 from testbed.errors import Interrupted, Refusal
-from testbed.experiment_folder import describe, manifests, refuse_other, rename_away
+from testbed.experiment_folder import describe, description, passed_over, refuse_other, rename_away
+from testbed.interrupts import signals_raise
 from testbed.lock import MachineLock
+from testbed.manifest import opening
 from testbed.ownership import give_to_caller
 from testbed.planning import Options, chosen, survey
-from testbed.processes import is_running, this_process
 from testbed.progress import Progress, Watcher
-from testbed.record import SCHEMA, RunFolder
+from testbed.record import RunFolder, now
 from testbed.spec import Experiment
 from testbed.sweep import Run, expand
 from testbed.timeline import timeline_of
 from topologies.load import ring_load_bps
-from workloads.datasets import DatasetError, check_dataset
 
 
 def run_experiment(path: Path, options: Options, console: Console) -> Path:
@@ -57,10 +50,12 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
         schedule = survey(experiment, runs, folder, options)
         progress = Progress(console, len(runs))
         try:
-            with _signals_raise():
+            with signals_raise():
                 for number, run in enumerate(runs, 1):
                     stands = schedule.standings[run.slug]
-                    if not _is_passed_over(number, run, folder, stands, progress):
+                    if why := passed_over(folder / run.slug, stands):
+                        progress.pass_over(number, run.slug, *why)
+                    else:
                         progress.expect(schedule.forecast.of(run), schedule.after(number))
                         schedule.forecast.learn(_run_until_believed(number, run, folder, options, lock, progress, stands))
         finally:
@@ -81,7 +76,7 @@ def check(experiment: Experiment, runs: list[Run]) -> None:
         machine.require_emulation()
     except machine.MachineError as error:
         reasons.append(str(error))
-    reasons += _dataset_problems(runs)
+    reasons += data.problems(data.wanted(runs))
     reasons += _transport_problems(runs)
     reasons += cpulimits.problems(run.experiment.cpus(rank) for run in runs for rank in range(run.experiment.topology.workers))
     if reasons:
@@ -92,17 +87,6 @@ def _transport_problems(runs: list[Run]) -> list[str]:
     known = machine.congestion_controls()
     wanted = {run.experiment.transport.congestion_control for run in runs}
     return [f"transport.congestion_control: this kernel has no {name}; it has {', '.join(known)}" for name in sorted(wanted - set(known))]
-
-
-def _dataset_problems(runs: list[Run]) -> list[str]:
-    wanted = {(w["dataset"], w["data_dir"]) for run in runs if (w := run.experiment.workload.to_job())["kind"] == "train"}
-    problems = []
-    for name, data_dir in sorted(wanted, key=str):
-        try:
-            check_dataset(name, data_dir)
-        except DatasetError as error:
-            problems.append(str(error))
-    return problems
 
 
 def _check_port(port: int | None) -> None:
@@ -141,34 +125,12 @@ def check_ceiling(runs: list[Run], console: Console) -> None:
 
 
 def _open_folder(folder: Path, experiment: Experiment, planned: list[Run], path: Path, options: Options, console: Console) -> None:
-    content: dict[str, Any] = {
-        "schema": SCHEMA,
-        "name": experiment.name,
-        "spec": spec.resolved(experiment),
-        "file": path.read_text(),
-        "planned": [run.slug for run in planned],
-        "command": shlex.join(["testbed", *sys.argv[1:]]),
-    }
+    content = description(experiment, planned, path, _command())
     if options.keeps:
         refuse_other(folder, content["spec"], options.remedy)
     else:
         rename_away(folder, lambda text: console.print(text, soft_wrap=True))
     describe(folder, content, anew=options.only is None)
-
-
-def _is_passed_over(number: int, run: Run, folder: Path, stands: Standing, progress: Progress) -> bool:
-    """Tell whether a run is not to be done now, and say why."""
-    found = manifests(folder / run.slug)[0] or {}
-    runner = found.get("runner", {}) if found.get("status") == "running" else {}
-    if runner and runner != this_process() and is_running(runner):
-        progress.pass_over(number, run.slug, "another process is at it", "yellow")
-    elif stands.state == "left":
-        progress.pass_over(number, run.slug, "failed twice and left as it is; --retry tries it again", "yellow")
-    elif stands.state == "done":
-        progress.pass_over(number, run.slug, "already there", "dim")
-    else:
-        return False
-    return True
 
 
 def _run_until_believed(
@@ -199,17 +161,17 @@ def _run_once(
         backend.execute(plan, record, tell, options.listen_port)
         judged = judge(plan, record)
         record.to_parquet(judged["origin_mono_s"], plan.dilation)
-        record.save(**judged, status="complete", finished=_now(), shared_machine=lock.was_shared(began))
+        record.save(**judged, status="complete", finished=now(), shared_machine=lock.was_shared(began))
     except (Interrupted, KeyboardInterrupt):
-        _mark(record, "interrupted by the user", "the run was interrupted", cut_short=True)
+        record.fail("interrupted by the user", "the run was interrupted", cut_short=True)
         raise
     except BaseException as error:
         if disk.is_full(error, folder):
-            _mark(record, "the disk was full", "the disk was full", cut_short=True)
+            record.fail("the disk was full", "the disk was full", cut_short=True)
             raise disk.full(folder) from error
         unverified, expected = isinstance(error, backend.NotFaithful), isinstance(error, backend.RunFailed | Unjudgeable)
         reason = str(error) if expected else f"{type(error).__name__}: {error}"
-        _mark(record, reason, reason if unverified else "the run failed", verification_failed=unverified)
+        record.fail(reason, reason if unverified else "the run failed", verification_failed=unverified)
         if not expected:
             if not (options.persistent and isinstance(error, Exception)):  # a fault of ours
                 raise
@@ -219,12 +181,6 @@ def _run_once(
     record.drop_stream()
     _tell_end(record.manifest, progress)
     return record.manifest
-
-
-def _mark(record: RunFolder, reason: str, invalid_reason: str, **marks: bool) -> None:
-    """Mark a run as failed, if there is room to."""
-    with suppress(OSError):
-        record.save(status="failed", valid=False, reason=reason, invalid_reasons=[invalid_reason], finished=_now(), **marks)
 
 
 def _tell_end(manifest: dict[str, Any], progress: Progress) -> None:
@@ -259,45 +215,13 @@ def _plan(run: Run, run_dir: Path) -> RunPlan:
 
 def _first_manifest(run: Run, plan: RunPlan, options: Options, earlier: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "experiment": run.experiment_name,
-        "run": run.slug,
-        "scheme": run.scheme.slug,
-        "scheme_label": run.scheme.label,
-        "cell": run.cell,
-        "repeat": run.repeat,
-        "seed": run.seed,
-        "dilation": run.experiment.dilation,
-        "spec": spec.resolved(run.experiment),
+        **opening(run, _command(), earlier),
         "network": {**asdict(replace(plan.network, routes=())), "mtu": plan.mtu},
-        "command": shlex.join(["testbed", *sys.argv[1:]]),
-        "started": _now(),
-        "versions": machine.versions(),
-        "git_commit": machine.git_commit(),
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-        "substituted": [],
         "forced": options.force,
         "shared_machine": options.share,
         "steered": False,
-        "earlier_attempts": earlier,
-        "runner": this_process(),
     }
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Turn the signals that ask a program to end into an exception, so that the folder is marked."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _command() -> str:
+    return shlex.join(["testbed", *sys.argv[1:]])
