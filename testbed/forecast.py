@@ -111,11 +111,12 @@ class Forecast:
         if before:
             return Duration(min(statistics.median(before), limit_s or float("inf")))
         known = [] if limit_s is None else [limit_s]
-        if steps is not None and workload["kind"] == "replay":
+        predictable = workload["kind"] == "replay" and run.experiment.backend != "cluster"  # of real machines no rate is known
+        if steps is not None and predictable:
             if run.slug not in self._dense_step_s:
                 self._dense_step_s[run.slug] = dense_step_s(run)
             known.append(steps * self._dense_step_s[run.slug] * dilation)
-        exact = run.scheme.slug == DENSE and budget["accuracy"] is None and workload["kind"] == "replay"
+        exact = run.scheme.slug == DENSE and budget["accuracy"] is None and predictable
         return Duration(min(known), at_most=not exact) if known else None
 
 

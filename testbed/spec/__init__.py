@@ -5,13 +5,14 @@
 
 from testbed.spec.loading import Problem, SpecError, from_mapping, load, resolved, unsupported, variants
 from testbed.spec.models import Experiment, Replay, Train, resolve_scheme
-from testbed.spec.topology import Dumbbell, LeafSpine, LinkModel, Star
+from testbed.spec.topology import Dumbbell, LeafSpine, LinkModel, Machines, Star
 
 __all__ = [
     "Dumbbell",
     "Experiment",
     "LeafSpine",
     "LinkModel",
+    "Machines",
     "Problem",
     "Replay",
     "SpecError",

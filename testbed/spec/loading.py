@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from testbed.spec.backends import NOT_APPLIED
 from testbed.spec.document import Document, read
 from testbed.spec.errors import dotted, field_paths, problems, suggestion
 from testbed.spec.fields import Place
@@ -65,9 +66,8 @@ def variants(experiment: Experiment, resolve: Resolver = resolve_scheme) -> Iter
 
 def resolved(experiment: Experiment, resolve: Resolver = resolve_scheme) -> dict[str, Any]:
     """Return the experiment as plain JSON-able data in SI units, defaults filled in, both directions of each link spelt out."""
-    spec = experiment.model_dump()
-    links = {name: {"forward": asdict(link.forward), "backward": asdict(link.backward)} for name, link in experiment.topology.links()}
-    spec["topology"] = {**spec["topology"], **links, "mtu": experiment.topology.resolved_mtu()}
+    spec = {**experiment.model_dump(), **NOT_APPLIED.get(experiment.backend, {})}
+    spec["topology"] = experiment.topology.resolved()
     spec["workload"] = experiment.workload.to_job()
     spec["conditions"] = [condition.model_dump(exclude_none=True) for condition in experiment.conditions]
     schemes = [resolve(entry) for entry in experiment.schemes]
@@ -79,8 +79,8 @@ def unsupported(experiment: Experiment, resolve: Resolver = resolve_scheme) -> l
     """Say what this experiment, in any cell of its sweep, asks for that the testbed cannot do yet."""
     sentences: list[str] = []
     for _, variant in variants(experiment, resolve):
-        if variant.backend != "emulated":
-            sentences.append(f"backend: {variant.backend} is not supported yet; use emulated")
+        if variant.backend == "simulated":
+            sentences.append("backend: simulated is not supported yet; use emulated")
         if variant.hosts.kind != "process":
             sentences.append(f"hosts: {variant.hosts.kind} hosts are not supported yet; use kind: process")
         if variant.transport.ecn:

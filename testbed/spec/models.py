@@ -6,6 +6,7 @@ A field named `rate_bps` is written `rate` in the file. `model_dump()` gives SI 
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,12 +15,13 @@ from pydantic import AfterValidator, Field, PrivateAttr, StrictBool, ValidationI
 
 from controller.routing import RoutingError, RoutingPolicy, check_pin, compute_paths
 from testbed import units
+from testbed.spec.backends import UNCHANGEABLE, faults_of
 from testbed.spec.classes import LEAST_RATE_BPS
 from testbed.spec.condition_fields import Surroundings
 from testbed.spec.condition_list import Condition, read
 from testbed.spec.fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
 from testbed.spec.stragglers import Straggler
-from testbed.spec.topology import Dumbbell, LeafSpine, Star
+from testbed.spec.topology import Dumbbell, LeafSpine, Machines, Star
 from topologies import Network
 
 
@@ -162,7 +164,7 @@ class Experiment(Model):
     name: Annotated[str, AfterValidator(_name)]
     description: str = ""
     backend: Literal["emulated", "simulated", "cluster"] = "emulated"
-    topology: Annotated[Star | Dumbbell | LeafSpine, Field(discriminator="kind")]
+    topology: Annotated[Star | Dumbbell | LeafSpine | Machines, Field(discriminator="kind")]
     hosts: Annotated[ProcessHosts | ContainerHosts, Field(discriminator="kind")] = ProcessHosts()
     workload: Annotated[Train | Replay, Field(discriminator="kind")]
     schemes: tuple[Annotated[Any, AfterValidator(_scheme)], ...]
@@ -202,6 +204,8 @@ class Experiment(Model):
     @classmethod
     def _conditions_fit(cls, raw: object, info: ValidationInfo) -> object:
         topology, workload = info.data.get("topology"), info.data.get("workload")
+        if raw and isinstance(topology, Machines):
+            raise ValueError(UNCHANGEABLE)
         network = topology.network() if topology else None
         around = Surroundings(
             folder=_folder_of(info),
@@ -219,7 +223,7 @@ class Experiment(Model):
 
     @model_validator(mode="after")
     def _no_link_is_too_slow(self) -> Experiment:
-        slowest_bps = min(queue.min_bps for one in self.topology.network().directions() for queue in one.spec.queues())
+        slowest_bps = min((queue.min_bps for one in self.topology.network().directions() for queue in one.spec.queues()), default=math.inf)
         if slowest_bps / self.dilation < LEAST_RATE_BPS:
             most, least = slowest_bps / LEAST_RATE_BPS, units.format_rate(LEAST_RATE_BPS)
             raise Faults(
@@ -246,6 +250,13 @@ class Experiment(Model):
             for i, one in enumerate(self.stragglers)
             if not any(one.is_about(rank) for rank in range(last + 1))
         ]
+        if faults:
+            raise Faults(faults)
+        return self
+
+    @model_validator(mode="after")
+    def _fits_the_backend(self) -> Experiment:
+        faults = faults_of(self)
         if faults:
             raise Faults(faults)
         return self

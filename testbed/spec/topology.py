@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from dataclasses import asdict
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -79,6 +80,11 @@ class _Topology(Model):
         for name, value in self:
             if isinstance(value, LinkModel):
                 yield name, value
+
+    def resolved(self) -> dict[str, Any]:
+        """Return it in SI units, both directions of each link spelt out."""
+        links = {name: {"forward": asdict(link.forward), "backward": asdict(link.backward)} for name, link in self.links()}
+        return {**self.model_dump(), **links, "mtu": self.resolved_mtu()}
 
     @model_validator(mode="after")
     def _queues_hold_a_frame_and_classes_name_hosts(self) -> _Topology:
@@ -162,10 +168,29 @@ class LeafSpine(_Topology):
         return self
 
 
+class Machines(Model):
+    """Real machines, with backend: cluster. What joins them is theirs: nothing is shaped."""
+
+    kind: Literal["machines"]
+    workers: Annotated[Whole, Field(ge=2)]
+
+    def network(self) -> Network:
+        """Return what is known: there are so many hosts."""
+        return Network(tuple(f"h{i + 1}" for i in range(self.workers)), (), ())
+
+    def resolved_mtu(self) -> int:
+        """Raise: each machine's interface has its own, in the manifest."""
+        raise ValueError("the MTU of real machines is not known before they are asked")
+
+    def resolved(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return self.model_dump()
+
+
 def listing() -> list[tuple[str, str]]:
     """List each kind of topology with its fields."""
     rows = []
-    for kind in (Star, Dumbbell, LeafSpine):
+    for kind in (Star, Dumbbell, LeafSpine, Machines):
         fields = ", ".join(name for name in kind.model_fields if name != "kind")
         rows.append((str(get_args(kind.model_fields["kind"].annotation)[0]), f"{kind.__doc__} Fields: {fields}."))
     return rows

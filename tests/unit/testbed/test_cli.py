@@ -75,7 +75,7 @@ def test_the_schemes_are_listed_as_json_and_as_a_table():
 
 def test_the_topologies_are_listed_as_json():
     rows = json.loads(testbed("topologies", "--json").stdout)
-    assert [row["kind"] for row in rows] == ["star", "dumbbell", "leafspine"]
+    assert [row["kind"] for row in rows] == ["star", "dumbbell", "leafspine", "machines"]
     assert "bottleneck" in rows[1]["summary"]
 
 
