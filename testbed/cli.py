@@ -6,25 +6,20 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testbed import disk, processes
+from testbed import processes
 from testbed.errors import DiskFull, Interrupted, Refusal
-from testbed.ownership import give_to_caller
+from testbed.exits import BAD_INPUT, FAILED, INTERRUPTED, exit_code, verdict
 from testbed.spec import SpecError
 
 if TYPE_CHECKING:
     from testbed.planning import Options
-
-BAD_INPUT = 2
-FAILED = 1
-INVALID = 3  # all runs complete, some not to be believed
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="testbed",
@@ -72,7 +67,7 @@ def run(
     if only is None:
         _report(folder, as_json)
     elif as_json:
-        print(json.dumps({"folder": str(folder), "run": only, **_verdict(folder / only / "manifest.json")}, indent=1))
+        print(json.dumps({"folder": str(folder), "run": only, **verdict(folder / only / "manifest.json")}, indent=1))
     _exit_by(runs)
 
 
@@ -203,18 +198,10 @@ def _run(file: Path, options: Options, how_to_go_on: str, as_json: bool) -> Path
         _fail(f"interrupted: what was recorded is kept, the run is marked as failed; {how_to_go_on}", INTERRUPTED)
 
 
-def _verdict(path: Path) -> dict[str, Any]:
-    manifest = json.loads(path.read_text())
-    return {key: manifest[key] for key in ("status", "valid", "reason", "invalid_reasons") if key in manifest}
-
-
 def _exit_by(paths: Iterable[Path]) -> None:
     """Leave by the exit code that tells whether all runs are complete and to be believed."""
-    verdicts = [_verdict(path) for path in paths if path.exists()]
-    if any(verdict["status"] != "complete" for verdict in verdicts):
-        raise typer.Exit(FAILED)
-    if not all(verdict["valid"] for verdict in verdicts):
-        raise typer.Exit(INVALID)
+    if code := exit_code(paths):
+        raise typer.Exit(code)
 
 
 def _list(rows: list[dict[str, str]], as_json: bool) -> None:
@@ -228,53 +215,15 @@ def _list(rows: list[dict[str, str]], as_json: bool) -> None:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    import analysis
+    from analysis import ResultsError
+    from testbed import reporting
 
     try:
-        with disk.watched(folder):
-            written = analysis.write_report(folder)
-            summary = analysis.summarise(analysis.load(folder))
-    except analysis.ResultsError as error:
+        reporting.report(folder, None if as_json else console)
+    except ResultsError as error:
         _fail(str(error), BAD_INPUT)
     except DiskFull as error:
         _fail(str(error), FAILED)
-    give_to_caller(folder)
-    if as_json:
-        rows = json.loads(summary.to_json(orient="records"))
-        print(
-            json.dumps(
-                {"folder": str(folder), "files": [str(p) for p in written.paths], "problems": written.problems, "runs": rows}, indent=1
-            )
-        )
-        return
-    console.print(_summary_table(summary))
-    for factor in sorted(set(summary["time_dilation"].dropna()) - {1.0}):
-        console.print(f"time dilated {factor:g}x: all of this is in the experiment's time")
-    for problem in written.problems:
-        console.print(problem, style="yellow")
-    console.print(f"summary: {folder / 'summary.csv'}\ntable: {folder / 'table.csv'}\nfigures: {folder / 'figures'}", soft_wrap=True)
-
-
-def _summary_table(summary: Any) -> Table:
-    table = Table("run", "samples/s", "x none", "accuracy", "step", "kB/step", "fidelity", "valid", box=None, padding=(0, 1))
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in summary.to_dict("records"):
-        table.add_row(
-            str(row["run"]),
-            _number(row["throughput_samples_s"], "{:.1f}"),
-            _number(row["speedup_over_none"], "{:.2f}"),
-            _number(row["final_accuracy"], "{:.3f}"),
-            _number(row["mean_step_s"], "{:.3f} s"),
-            _number(row["bytes_per_step"], "{:.1f}", 1e-3),
-            _number(row["fidelity"], "{:.3f}"),
-            Text("yes", "green") if row["valid"] is True else Text("NO" if row["status"] == "complete" else str(row["status"]), "red"),
-        )
-    return table
-
-
-def _number(value: Any, form: str, scale: float = 1.0) -> str:
-    return "-" if value is None or value != value else form.format(value * scale)
 
 
 def _fail(message: str, code: int) -> NoReturn:
