@@ -140,7 +140,6 @@ class Evidence:
 def checks(evidence: Evidence) -> list[Check]:
     """Return every check of DESIGN's rule, in order."""
     value, measured = evidence.fidelity.value, evidence.measured
-    digests = {worker["parameter_digest"] for worker in evidence.workers}
     found = [
         Check(
             "fidelity",
@@ -150,7 +149,7 @@ def checks(evidence: Evidence) -> list[Check]:
             f"the bottleneck delivered {value or 0:.3f} of its rate while backlogged",
         ),
         _sampling(evidence),
-        Check("replicas", float(len(digests)), 1.0, len(digests) == 1, "the workers' models differ at the end"),
+        replicas(evidence.workers),
         _wire(evidence),
     ]
     if (flows := beside.punctuality(evidence.events)) is not None:
@@ -178,6 +177,12 @@ def checks(evidence: Evidence) -> list[Check]:
 def _unless(interrupted: bool, check: Check) -> Check:
     """Judge nothing by losses where a link was down: nobody counts what was sent into it."""
     return replace(check, limit=None, ok=True, text="not judged: a link was down") if interrupted else check
+
+
+def replicas(workers: list[dict[str, Any]]) -> Check:
+    """Demand that all workers ended with the same model, bit by bit."""
+    digests = {worker["parameter_digest"] for worker in workers}
+    return Check("replicas", float(len(digests)), 1.0, len(digests) == 1, "the workers' models differ at the end")
 
 
 def _snapshots(evidence: Evidence, measured: Window) -> Check:
