@@ -48,6 +48,11 @@ class Run:
         return str(kind or "train")
 
     @property
+    def on_machines(self) -> bool:
+        """Tell whether it ran on real machines, whose queues nobody sampled."""
+        return dig(self.manifest, "spec", "backend") == "cluster"
+
+    @property
     def cell(self) -> dict[str, Any]:
         """Return the swept fields and their values, but for the workload."""
         return {key: value for key, value in self._all_swept().items() if key not in WORKLOAD_FIELDS}
@@ -164,7 +169,8 @@ class Run:
         return str(self.manifest.get("reason") or ("killed or still going" if self.status == "running" else "no reason recorded"))
 
     def _may_lack(self, table: str) -> bool:
-        return table in frames.OPTIONAL or (table == "evals" and self.workload == "replay")
+        of_no_use = (table == "evals" and self.workload == "replay") or (table == "links" and self.on_machines)
+        return table in frames.OPTIONAL or of_no_use
 
     def _all_swept(self) -> dict[str, Any]:
         cell = self.manifest.get("cell")

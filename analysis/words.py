@@ -41,6 +41,10 @@ def bottlenecks(run: Run) -> list[dict[str, Any]]:
 
 def network_words(run: Run) -> str:
     """Say the run's network in a few words."""
+    if run.on_machines:
+        ranks = run.manifest.get("machines") or []
+        names = {rank.get("host") for rank in ranks}
+        return f"{len(ranks)} workers on {len(names)} real machine{'s' * (len(names) != 1)}, network not shaped"
     hosts = dig(run.manifest, "network", "hosts") or dig(run.manifest, "workers") or []
     kind = dig(run.manifest, "spec", "topology", "kind")
     parts = [f"{len(hosts)} workers" + (f" on a {kind}" if kind else "")]
@@ -87,6 +91,7 @@ def small_print(results: Results, runs: list[Run], extra: list[str] | None = Non
     sentences += dict.fromkeys(text for run in runs for text in slowed_words(run))
     if substituted:
         sentences.append(f"Substituted: {'; '.join(substituted)}.")
+    sentences += [f"{str(note).rstrip('.')}." for note in dict.fromkeys(note for run in runs for note in run.manifest.get("notes") or [])]
     sentences += extra or []
     inflated = [(number(run.manifest.get("compute_inflation")), run) for run in runs]
     inflated = [(value, run) for value, run in inflated if not math.isnan(value) and value > INFLATION_LIMIT]

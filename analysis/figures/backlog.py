@@ -48,6 +48,8 @@ class Column:
 
 def reason(results: Results) -> str | None:
     """Say why there is nothing to draw, or None."""
+    if all(run.on_machines for run in results.runs):
+        return "the queues between real machines are not sampled"
     if not any(words.bottlenecks(run) for run in results.runs):
         return "no run's network marks a bottleneck"
     return None if any(len(_training(run)) for run in results.runs) else "no run sampled its bottleneck's queue while training"

@@ -49,6 +49,6 @@ def draw(results: Results) -> Figure | None:
             style.set_title(lower_right, backlog.draw_in(lower_right, part, styles, both_ways=False))
 
         extra = [f"Shown: {title}, the first of {len(parts)} cells."] if len(parts) > 1 else []
-        extra += [*throughput.explain(part, shown), bytes_step.RATIO_SENTENCE, backlog.SCALE_SENTENCE]
+        extra += [*throughput.explain(part, shown), bytes_step.RATIO_SENTENCE, *([] if backlog.reason(part) else [backlog.SCALE_SENTENCE])]
         style.footnote(figure, words.small_print(results, part.runs, extra))
     return figure
