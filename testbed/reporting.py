@@ -33,7 +33,7 @@ def report(folder: Path, console: Console | None) -> None:
         console.print(problem, style="yellow")
     for reason in dict.fromkeys(written.skipped.values()):
         figures = [name for name, why in written.skipped.items() if why == reason]
-        console.print(f"not drawn: {', '.join(figures)} ({reason})", style="dim", soft_wrap=True)
+        console.print(f"not drawn: {', '.join(figures)}: {reason}", style="dim", soft_wrap=True)
     console.print(f"summary: {folder / 'summary.csv'}\ntable: {folder / 'table.csv'}\nfigures: {folder / 'figures'}", soft_wrap=True)
 
 

@@ -16,15 +16,17 @@ from rich.console import Console
 from testbed import data, disk, machine, spec
 from testbed.attempts import Standing, history
 from testbed.background_load import background_load_bps
+from testbed.cluster.launch import how_to_start
 from testbed.emulation import backend, cpulimits
 from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
 from testbed.envelope import fastest, watched
-from testbed.errors import Interrupted, Refusal
+from testbed.errors import Refusal
 from testbed.experiment_folder import describe, description, passed_over, refuse_other, rename_away
 from testbed.interrupts import signals_raise
 from testbed.lock import MachineLock
 from testbed.manifest import opening
+from testbed.marking import CUT_SHORT, marked
 from testbed.ownership import give_to_caller
 from testbed.planning import Options, chosen, survey
 from testbed.progress import Progress, Watcher
@@ -40,6 +42,8 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
     experiment = spec.load(path)
     planned = expand(experiment)
     runs = chosen(planned, options.only)
+    if any(run.experiment.backend == "cluster" for run in runs):
+        raise Refusal(how_to_start(path, experiment.topology.workers, options.results, options.only))
     check(experiment, runs)
     _check_port(options.listen_port)
     folder = options.results / experiment.name
@@ -157,18 +161,15 @@ def _run_once(
     watcher = Watcher(record.stream, len(plan.network.hosts), plan.workload["budget"], plan.dilation)
     began = time.time()
     try:
-        tell = backend.Tell(progress.stage, lambda: progress.update(watcher.state()))
-        backend.execute(plan, record, tell, options.listen_port)
-        judged = judge(plan, record)
-        record.to_parquet(judged["origin_mono_s"], plan.dilation)
-        record.save(**judged, status="complete", finished=now(), shared_machine=lock.was_shared(began))
-    except (Interrupted, KeyboardInterrupt):
-        record.fail("interrupted by the user", "the run was interrupted", cut_short=True)
+        with marked(record, folder):
+            tell = backend.Tell(progress.stage, lambda: progress.update(watcher.state()))
+            backend.execute(plan, record, tell, options.listen_port)
+            judged = judge(plan, record)
+            record.to_parquet(judged["origin_mono_s"], plan.dilation)
+            record.save(**judged, status="complete", finished=now(), shared_machine=lock.was_shared(began))
+    except CUT_SHORT:
         raise
     except BaseException as error:
-        if disk.is_full(error, folder):
-            record.fail("the disk was full", "the disk was full", cut_short=True)
-            raise disk.full(folder) from error
         unverified, expected = isinstance(error, backend.NotFaithful), isinstance(error, backend.RunFailed | Unjudgeable)
         reason = str(error) if expected else f"{type(error).__name__}: {error}"
         record.fail(reason, reason if unverified else "the run failed", verification_failed=unverified)

@@ -1,0 +1,73 @@
+"""Where one rank's work is done: a nursery that has torch and the data ready and makes a fresh worker for every run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from testbed.emulation.child import Child, ChildEnded
+from workloads.job import Job
+
+READY_TIMEOUT_S = 300.0  # torch and a data set from a slow file system
+TICK_S = 0.5
+
+
+class Station:
+    """A nursery with at most one worker at a time."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        """The folder is for the nursery's log; the threads are those of the libraries that the workers compute with."""
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # read when the nursery imports torch
+        self._log = folder / "nursery.log"
+        self._nursery = Child("workloads.nursery", self._log)
+        self._ready = False
+        self._loaded: set[tuple[str, str | None]] = set()
+        self._worker = 0  # its process, 0: none
+
+    def start(self, job: Job, file: Path, log: Path) -> None:
+        """Make a worker for a job; the file is where the job is written for it to read."""
+        try:
+            if not self._ready:
+                self._nursery.wait_for("ready", READY_TIMEOUT_S)
+                self._ready = True
+            self._preload(job.workload)
+            job.save(file)
+            self._nursery.tell({"job": str(file), "netns_pid": None, "log": str(log)})
+            self._worker = self._nursery.wait_for("started", READY_TIMEOUT_S)["pid"]
+        except ChildEnded as error:
+            raise ChildEnded(f"{error}; it said: {self._log.read_text(errors='replace')[-500:]}") from None
+
+    def poll(self, timeout_s: float = TICK_S) -> int | None:
+        """Return the worker's exit code, a signal as a negative number, or None if it goes on."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for message in self._nursery.hear(max(0.0, deadline - time.monotonic())):
+                if message["event"] == "exited":
+                    self._worker = 0
+                    return int(message["code"])
+            if time.monotonic() >= deadline:
+                return None
+
+    def end(self) -> None:
+        """Kill the worker, if there is one; `poll` then tells its end."""
+        if self._worker:
+            with suppress(ProcessLookupError):
+                os.kill(self._worker, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the nursery and with it the worker."""
+        with suppress(ChildEnded):
+            self._nursery.stop()
+
+    def _preload(self, workload: dict[str, Any]) -> None:
+        if workload["kind"] != "train":
+            return
+        dataset = (workload["dataset"], workload["data_dir"])
+        if dataset not in self._loaded:
+            self._nursery.tell({"preload": dict(zip(("dataset", "data_dir"), dataset, strict=True))})
+            self._nursery.wait_for("preloaded", READY_TIMEOUT_S)
+            self._loaded.add(dataset)
