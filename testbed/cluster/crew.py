@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from testbed.cluster.clocks import moved, offset_s
-from testbed.cluster.follower import answer_name, file_name, order_name
+from testbed.cluster.follower import answer_name, cease_name, file_name, order_name
 from testbed.cluster.interfaces import is_loopback
 from testbed.cluster.mailbox import Mailbox, Message
 from testbed.cluster.member import Member
@@ -19,8 +19,8 @@ from testbed.errors import Refusal
 from testbed.record import RunFolder, read_lines
 
 LOOK_PATIENCE_S = 300.0
-MARGIN_S = 30.0  # beyond the time after which a worker gives its peers up
-HAND_IN_PATIENCE_S = 600.0  # of a rank whose worker has done its work: over a slow network records take their time
+HAND_IN_PATIENCE_S = 600.0  # with ranks whose work is done: over a slow network records take their time
+CEASE_PATIENCE_S = 60.0  # with ranks that were told to end their work
 LOG_LINES = 12
 
 
@@ -62,7 +62,7 @@ class Crew:
             self._member.start(**order, run_dir=folder.path.resolve(), log=folder.logs / "worker-0.log")
         except (RuntimeError, OSError) as error:
             raise RankLost(f"{self._name(0)} could not start its worker: {error}") from error
-        ends = self._follow(number, job["timeout_s"], tick)
+        ends = self._follow(number, tick)
         for rank, end in ends.items():
             for path in end["files"]:
                 (folder.path / path).write_bytes(self._mailbox.take(file_name(number, rank, path)))
@@ -73,28 +73,28 @@ class Crew:
         """Tell the others that this is the end."""
         self._order("end")
 
-    def _follow(self, number: int, timeout_s: float, tick: Callable[[], None]) -> dict[int, Message]:
+    def _follow(self, number: int, tick: Callable[[], None]) -> dict[int, Message]:
         """Wait for the end of all ranks' workers; return how each ended, in the order in which they were heard of.
 
-        Once one has failed the others follow, as soon as they miss it: a rank that was not heard of in the end is lost.
+        Once one has failed the others are ended too. A rank that is not heard of in the end is lost.
         """
         ends: dict[int, Message] = {}
-        deadline, ended_by_us = math.inf, False
+        deadline, ceased = math.inf, False
         while len(ends) < self.launch.world_size and time.monotonic() < deadline:
             if 0 in ends:
                 time.sleep(TICK_S)
             elif (code := self._member.station.poll()) is not None:
-                ends[0] = {"code": code, "error": None, "files": [], "ended_by_us": ended_by_us}
+                ends[0] = {"code": code, "error": None, "files": [], "ceased": ceased}
             for rank in range(1, self.launch.world_size):
                 if rank not in ends and self._mailbox.has(answer_name(number, rank)):
                     ends[rank] = self._mailbox.read(answer_name(number, rank))
-            if cause_of(ends) is not None:
-                deadline = min(deadline, time.monotonic() + timeout_s + MARGIN_S)
+            if cause_of(ends) is None:
+                deadline = min(deadline, time.monotonic() + HAND_IN_PATIENCE_S) if 0 in ends else math.inf
+                tick()
+            elif not ceased:
+                self._mailbox.post(cease_name(number), {})
                 self._member.station.end()
-                ended_by_us = True
-            elif 0 in ends:
-                deadline = min(deadline, time.monotonic() + HAND_IN_PATIENCE_S)
-            tick()
+                deadline, ceased = time.monotonic() + CEASE_PATIENCE_S, True
         return ends
 
     def _require_success(self, ends: dict[int, Message], folder: RunFolder) -> None:
@@ -125,7 +125,7 @@ class Crew:
 
 def cause_of(ends: dict[int, Message]) -> int | None:
     """Return whose end brought the others down: one killed by a signal, which is nobody's consequence, else the first that failed."""
-    failed = [rank for rank, end in ends.items() if end["code"] != 0 and not end.get("ended_by_us")]
+    failed = [rank for rank, end in ends.items() if end["code"] != 0 and not end["ceased"]]
     killed = [rank for rank in failed if (ends[rank]["code"] or 0) < 0]
     return next(iter(killed + failed), None)
 
@@ -135,7 +135,7 @@ def _set_clocks(folder: RunFolder, ranks: int) -> None:
     reference = read_lines(folder.stream / "events-0.jsonl")
     for rank in range(1, ranks):
         by_s = offset_s(read_lines(folder.stream / f"events-{rank}.jsonl"), reference)
-        for path in (folder.stream / f"events-{rank}.jsonl", folder.stream / f"steps-{rank}.jsonl"):
+        for path in folder.stream.glob(f"*-{rank}.jsonl"):
             path.write_text("" if by_s is None else moved(read_lines(path), by_s))
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from testbed.cluster.mailbox import Mailbox, Message
 from testbed.cluster.member import Member
 
+CEASE_INTERVAL_S = 5.0  # between looks whether a run is called off: a message of some 100 bytes each
+
 
 def order_name(number: int) -> str:
     """Name an order; they are numbered from 0."""
@@ -19,6 +21,11 @@ def order_name(number: int) -> str:
 def answer_name(number: int, rank: int) -> str:
     """Name a rank's answer to an order."""
     return f"answer/{number}/{rank}"
+
+
+def cease_name(number: int) -> str:
+    """Name the word that an order is called off."""
+    return f"cease/{number}"
 
 
 def file_name(number: int, rank: int, path: str) -> str:
@@ -51,14 +58,17 @@ def _run(member: Member, mailbox: Mailbox, number: int, job: dict[str, Any], alo
     (folder / log).parent.mkdir(parents=True)
     error: str | None = None
     code: int | None = None
+    ceased = False
     try:
         member.start(job, alone, folder, folder / log)
-        while code is None:
-            code = member.station.poll()
+        while (code := member.station.poll(CEASE_INTERVAL_S)) is None:
+            if mailbox.has(cease_name(number)):
+                member.station.end()
+                ceased = True
     except (RuntimeError, OSError) as fault:
         error = str(fault)
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     for path in files:
         mailbox.send(file_name(number, member.launch.rank, path), (folder / path).read_bytes())
     shutil.rmtree(folder)
-    return {"code": code, "error": error, "files": files}
+    return {"code": code, "error": error, "files": files, "ceased": ceased}
