@@ -29,6 +29,8 @@ def faults_of(experiment: Experiment) -> list[tuple[Place, str]]:
         faults.append((("topology", "kind"), f"backend: cluster runs on real machines, which nobody shapes; use {instead}"))
     if experiment.dilation != 1:
         faults.append((("dilation",), "the time of real machines cannot be slowed down; leave it out"))
+    if experiment.stragglers:
+        faults.append((("stragglers",), "real machines are as fast as they are; leave it out, or use backend: emulated"))
     for part, why in OF_MACHINES.items():
         if part in experiment.model_fields_set:
             given = sorted(getattr(experiment, part).model_fields_set) or [""]

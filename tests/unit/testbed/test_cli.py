@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import analysis
 from testbed import cli, doctor, machine, runner
 from testbed.doctor import Finding
-from testbed.errors import DiskFull
+from testbed.errors import DiskFull, Interrupted
 from testbed.processes import this_process
 from testbed.record import write_json
 
@@ -151,7 +151,7 @@ def test_a_failed_or_invalid_run_among_the_others_is_told_by_the_exit_code(monke
     assert testbed("run", "good.yaml").exit_code == code
 
 
-@pytest.mark.parametrize("how", [KeyboardInterrupt, runner.Interrupted])
+@pytest.mark.parametrize("how", [KeyboardInterrupt, Interrupted])
 def test_an_interrupted_experiment_says_how_to_go_on(monkeypatch, how):
     def interrupted(file, options, console):
         raise how

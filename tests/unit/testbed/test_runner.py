@@ -12,10 +12,11 @@ from rich.console import Console
 
 from testbed import machine, runner
 from testbed.emulation.backend import NotFaithful, RunFailed
+from testbed.errors import Interrupted
 from testbed.lock import MachineLock
 from testbed.machine import MachineError
 from testbed.record import read_json
-from testbed.runner import Interrupted, Options, Refusal, check, check_ceiling
+from testbed.runner import Options, Refusal, check, check_ceiling
 from testbed.spec import from_mapping
 from testbed.sweep import expand
 

@@ -50,6 +50,12 @@ BAD = [
         "sweep:\n  transport.congestion_control: [bbr, cubic]\nschemes",
         "e.yaml:6: sweep.transport.congestion_control[0]: the TCP settings of real machines are theirs, and recorded; leave it out",
     ),
+    ("schemes", "dilation: 2\nschemes", "e.yaml:5: dilation: the time of real machines cannot be slowed down; leave it out"),
+    (
+        "schemes",
+        "stragglers: [{worker: 1, slowdown: 2}]\nschemes",
+        "e.yaml:5: stragglers: real machines are as fast as they are; leave it out, or use backend: emulated",
+    ),
     ("schemes", "routing: {}\nschemes", "e.yaml:5: routing: the paths between real machines are not ours to choose; leave it out"),
     ("schemes", "hosts: {kind: process}\nschemes", "e.yaml:5: hosts.kind: on real machines torchrun starts the workers; leave it out"),
 ]
