@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +15,7 @@ from testbed.record import read_json
 
 ROOT = Path(__file__).parents[3]
 SNAKEFILE = ROOT / "experiments" / "cluster" / "Snakefile"
-SNAKEMAKE = shutil.which("snakemake", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
-RUNS = ["none_rate-10mbit", "fp16_rate-10mbit", "none_rate-20mbit", "fp16_rate-20mbit"]
+RUNS = ["none_rate-10mbit", "none_rate-20mbit"]
 TESTBED = f"""\
 #!{sys.executable}
 import os, sys
@@ -38,18 +36,16 @@ pretended.verdicts[os.environ.get("INVALID")] = [["slow"]] * 2
 cli.app()
 """
 
-pytestmark = pytest.mark.skipif(SNAKEMAKE is None, reason="snakemake is not installed: pip install '.[cluster]'")
-
 
 @pytest.fixture
 def snakemake(tmp_path):
     (tmp_path / "testbed").write_text(TESTBED)
     (tmp_path / "testbed").chmod(0o755)
-    (tmp_path / "e.yaml").write_text(json.dumps({**BASE, "sweep": {"topology.bottleneck.rate": ["10mbit", "20mbit"]}}))
+    (tmp_path / "e.yaml").write_text(json.dumps({**BASE, "schemes": ["none"], "sweep": {"topology.bottleneck.rate": ["10mbit", "20mbit"]}}))
 
     def call(**environment):
         config = ["--config", "experiment=e.yaml", f"testbed={tmp_path / 'testbed'}"]
-        command = [SNAKEMAKE, "-s", SNAKEFILE, *config, "--cores", "2", "--resources", "emulations=1", "--keep-going"]
+        command = [sys.executable, "-m", "snakemake", "-s", SNAKEFILE, *config, "--cores", "2", "--resources", "emulations=1", "-k"]
         return subprocess.run(command, cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True, timeout=200)
 
     return call
@@ -62,7 +58,7 @@ def statuses(tmp_path):
 def test_every_run_is_done_once_and_the_report_written(snakemake, tmp_path):
     done = snakemake(INVALID=RUNS[1])  # a run that is not to be believed is a result like any other
     assert done.returncode == 0, done.stderr
-    assert statuses(tmp_path) == ["complete"] * 4
+    assert statuses(tmp_path) == ["complete"] * 2
     assert (tmp_path / "results" / "small" / "summary.csv").exists()
     again = snakemake()
     assert again.returncode == 0
@@ -71,6 +67,6 @@ def test_every_run_is_done_once_and_the_report_written(snakemake, tmp_path):
 
 def test_a_run_that_fails_stops_neither_the_others_nor_the_report(snakemake, tmp_path):
     assert snakemake(FAILING=RUNS[0]).returncode != 0
-    assert statuses(tmp_path) == ["failed", "complete", "complete", "complete"]
+    assert statuses(tmp_path) == ["failed", "complete"]
     assert (tmp_path / "results" / "small" / "summary.csv").exists()
     assert len(read_json(tmp_path / "results" / "small" / RUNS[0] / "manifest.json")["earlier_attempts"]) == 1
