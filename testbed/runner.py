@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 import traceback
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from testbed.cluster.launch import how_to_start
 from testbed.emulation import backend, cpulimits
 from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
+from testbed.emulation.sandboxes import Sandboxes
 from testbed.envelope import fastest, watched
 from testbed.errors import Refusal
 from testbed.experiment_folder import describe, description, passed_over, refuse_other, rename_away
@@ -54,14 +55,15 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
         schedule = survey(experiment, runs, folder, options)
         progress = Progress(console, len(runs))
         try:
-            with signals_raise():
+            with signals_raise(), Sandboxes() as sandboxes:
+                means = _Means(folder, options, lock, progress, sandboxes)
                 for number, run in enumerate(runs, 1):
                     stands = schedule.standings[run.slug]
                     if why := passed_over(folder / run.slug, stands):
                         progress.pass_over(number, run.slug, *why)
                     else:
                         progress.expect(schedule.forecast.of(run), schedule.after(number))
-                        schedule.forecast.learn(_run_until_believed(number, run, folder, options, lock, progress, stands))
+                        schedule.forecast.learn(_run_until_believed(number, run, stands, means))
         finally:
             progress.close()
             if options.only is None:
@@ -137,24 +139,32 @@ def _open_folder(folder: Path, experiment: Experiment, planned: list[Run], path:
     describe(folder, content, anew=options.only is None)
 
 
-def _run_until_believed(
-    number: int, run: Run, folder: Path, options: Options, lock: MachineLock, progress: Progress, stands: Standing
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Means:
+    """What all runs of an experiment are run with."""
+
+    folder: Path
+    options: Options
+    lock: MachineLock
+    progress: Progress
+    sandboxes: Sandboxes
+
+
+def _run_until_believed(number: int, run: Run, stands: Standing, means: _Means) -> dict[str, Any]:
     """Run a run as often as it needs and may; return its last manifest."""
     earlier, manifest = list(stands.history), dict[str, Any]()
     for attempt in range(stands.tries):
-        progress.begin(number, run.slug if attempt == 0 else f"{run.slug} (again)")
-        manifest = _run_once(run, folder, options, lock, progress, earlier)
-        worth_more = manifest["status"] == "complete" or manifest.get("verification_failed") or options.persistent
+        means.progress.begin(number, run.slug if attempt == 0 else f"{run.slug} (again)")
+        manifest = _run_once(run, earlier, means)
+        worth_more = manifest["status"] == "complete" or manifest.get("verification_failed") or means.options.persistent
         if manifest["valid"] or not worth_more:
             break
         earlier = list(history(manifest))
     return manifest
 
 
-def _run_once(
-    run: Run, folder: Path, options: Options, lock: MachineLock, progress: Progress, earlier: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _run_once(run: Run, earlier: list[dict[str, Any]], means: _Means) -> dict[str, Any]:
+    folder, options, progress = means.folder, means.options, means.progress
     planned = _plan(run, folder / run.slug)
     record = RunFolder(folder / run.slug, _first_manifest(run, planned, options, earlier))
     plan = planned.dilated(run.experiment.dilation)
@@ -163,10 +173,10 @@ def _run_once(
     try:
         with marked(record, folder):
             tell = backend.Tell(progress.stage, lambda: progress.update(watcher.state()))
-            backend.execute(plan, record, tell, options.listen_port)
+            backend.execute(plan, record, tell, means.sandboxes, options.listen_port)
             judged = judge(plan, record)
             record.to_parquet(judged["origin_mono_s"], plan.dilation)
-            record.save(**judged, status="complete", finished=now(), shared_machine=lock.was_shared(began))
+            record.save(**judged, status="complete", finished=now(), shared_machine=means.lock.was_shared(began))
     except CUT_SHORT:
         raise
     except BaseException as error:

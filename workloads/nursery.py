@@ -74,8 +74,9 @@ class Nursery:
         try:
             request = json.loads(line)
             if "preload" in request:
-                name, data_dir = request["preload"]["dataset"], request["preload"].get("data_dir")
-                self.datasets[(name, data_dir)] = load_dataset(name, data_dir)
+                name, data_dir = key = request["preload"]["dataset"], request["preload"].get("data_dir")
+                if key not in self.datasets:
+                    self.datasets[key] = load_dataset(name, data_dir)
                 _say(event="preloaded", dataset=name)
             else:
                 self._start(request["job"], request.get("netns_pid"), request.get("log"), request.get("cpu_group"))

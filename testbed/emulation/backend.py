@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +18,8 @@ from testbed.emulation.counters import VerificationError
 from testbed.emulation.cpulimits import CpuGroups
 from testbed.emulation.live import LiveRun
 from testbed.emulation.plan import RunPlan
+from testbed.emulation.sandboxes import Sandboxes
 from testbed.ownership import give_to_caller
-from testbed.processes import die_with_parent
 from testbed.record import RunFolder
 
 TICK_S = 0.5
@@ -43,7 +42,7 @@ class Tell:
     tick: Callable[[], None]
 
 
-def execute(plan: RunPlan, folder: RunFolder, tell: Tell, listen_port: int | None = None) -> None:
+def execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, listen_port: int | None = None) -> None:
     """Run the plan in a sandbox of its own, keeping the folder's manifest up to date; raise RunFailed if it fails."""
     with CpuGroups(plan.cpus, plan.dilation) as groups:
         try:
@@ -54,29 +53,18 @@ def execute(plan: RunPlan, folder: RunFolder, tell: Tell, listen_port: int | Non
 
 def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, listen_port: int | None) -> None:
     log = folder.logs / "sandbox.log"
-    with log.open("ab") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "testbed.emulation.inside"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,  # Ctrl-C is the runner's to handle
-            preexec_fn=die_with_parent,
-        )
-    assert process.stdout is not None
-    following = _Following(process, plan, folder, tell, listen_port)
+    following = _Following(sandboxes.process(log), plan, folder, tell, listen_port)
+    code: int | None = None
     try:
         following.ask(plan.to_json())
         tell.stage("booting the network")
-        following.follow()
-        if process.wait() != 0:
-            raise RunFailed(f"the sandbox ended with code {process.returncode}\n{_last_lines(log)}")
+        code = following.follow()
+        if code != 0:
+            raise RunFailed(f"the sandbox ended with code {code}\n{_last_lines(log)}")
     finally:
         following.close()
-        if process.poll() is None:
-            process.kill()
-        process.stdout.read()  # ends when the sandbox's process 1 is gone, and everything with it
-        process.wait()
+        if code is None:  # it is still there
+            sandboxes.discard()
 
 
 class _Following:
@@ -84,7 +72,7 @@ class _Following:
 
     def __init__(self, process: subprocess.Popen[bytes], plan: RunPlan, folder: RunFolder, tell: Tell, listen_port: int | None) -> None:
         assert process.stdin is not None and process.stdout is not None
-        self._input, self._lines = process.stdin, JsonLines(process.stdout.fileno())
+        self._process, self._input, self._lines = process, process.stdin, JsonLines(process.stdout.fileno())
         self._plan, self._folder, self._tell, self._listen_port = plan, folder, tell, listen_port
         self._asking = threading.Lock()
         self._paths: list[list[str]] = []
@@ -97,12 +85,15 @@ class _Following:
             self._input.write(json.dumps(request).encode() + b"\n")
             self._input.flush()
 
-    def follow(self) -> None:
-        """Note what the sandbox says until it ends."""
+    def follow(self) -> int:
+        """Note what the sandbox says until nothing of it is left; return its exit code."""
         while not self._lines.ended:
             for message in self._lines.read(TICK_S):
+                if message["event"] == "ended":
+                    return int(message["code"])
                 self._note(message)
             self._tell.tick()
+        return self._process.wait()
 
     def close(self) -> None:
         """End the API."""

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from testbed.emulation.fork import Fork
 from testbed.processes import die_with_parent
 
 Message = dict[str, Any]
@@ -29,8 +30,8 @@ class JsonLines:
         self.ended = False
         self._pending = b""
 
-    def read(self, timeout_s: float) -> list[Message]:
-        """Return the messages that arrive within the time, possibly none; `ended` tells that nothing more will come."""
+    def read(self, timeout_s: float | None) -> list[Message]:
+        """Return the messages that arrive within the time (None: whenever), possibly none; `ended` tells that nothing more will come."""
         if self.ended or not select.select([self.descriptor], [], [], timeout_s)[0]:
             return []
         chunk = os.read(self.descriptor, 1 << 16)
@@ -46,17 +47,10 @@ class ChildEnded(RuntimeError):
 class Child:
     """One helper process; it ends when its input closes or its parent dies."""
 
-    def __init__(self, module: str, log: Path) -> None:
-        """Start `python -m module`, its errors going to the log."""
+    def __init__(self, module: str, log: Path, work: Callable[[], None] | None = None) -> None:
+        """Start `python -m module`, its errors going to the log; or fork it from here, to do what the module would, as `work`."""
         with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                bufsize=0,
-                preexec_fn=die_with_parent,
-            )
+            self._process = Fork(work, errors) if work else _started(module, errors)
         assert self._process.stdin is not None and self._process.stdout is not None
         os.set_blocking(self._process.stdin.fileno(), False)
         self.pid = self._process.pid
@@ -125,6 +119,17 @@ class Child:
     def _how_it_ended(self) -> str:
         code = self._process.wait()
         return f"{self.module} was killed by signal {-code}" if code < 0 else f"{self.module} ended with code {code}"
+
+
+def _started(module: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        bufsize=0,
+        preexec_fn=die_with_parent,
+    )
 
 
 def wait_for_any(lines: Sequence[JsonLines], timeout_s: float) -> None:

@@ -1,8 +1,9 @@
-"""One run, seen from inside its sandbox: python -m testbed.emulation.inside
+"""Runs, seen from inside their sandboxes: python -m testbed.emulation.inside
 
-Reads the plan as the first JSON line from standard input, later ones are requests to pin a path. Reports by JSON lines on standard output:
-booted, verified, started, controller (what the SDN controller said), condition (a link was changed, background traffic began or ended),
-worker_failed, done, error. Everything else it makes goes into the run's folder. It ends, and everything with it, when the runner does.
+Reads plans as JSON lines from standard input, and runs one after the other; lines that come while one is run are requests to pin a path.
+Reports by JSON lines on standard output: booted, verified, started, controller (what the SDN controller said), condition (a link was
+changed, background traffic began or ended), worker_failed, done, error; and last of each run `ended`, when nothing of its sandbox is
+left. Everything else it makes goes into the run's folder. It ends, and everything with it, when the runner does.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import json
 import os
 import sys
 import time
+import traceback
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from controller.routing import RoutingPolicy
 from testbed.emulation import sampler, sampling, sandbox, usage
@@ -22,26 +25,30 @@ from testbed.emulation.conditions import Conditions
 from testbed.emulation.network import EmulatedNetwork, Transport
 from testbed.emulation.plan import RunPlan
 from testbed.emulation.verify import verify
+from testbed.processes import die_with_parent
 from workloads import herald
+from workloads.datasets import Dataset, DatasetError, load_dataset
 from workloads.job import Job
+from workloads.nursery import Nursery  # torch and all that workers need, imported here once for all runs
 
 MASTER_PORT = 29500
 USAGE_INTERVAL_S = 0.5
-PLAN_TIMEOUT_S = 30.0
+
+Datasets = dict[tuple[str, str | None], Dataset]
 
 
 class Inside:
     """The run's processes and what they report."""
 
-    def __init__(self, plan: RunPlan, requests: JsonLines) -> None:
-        """Boot the network while the nursery imports torch, then verify it on a quiet machine."""
+    def __init__(self, plan: RunPlan, requests: JsonLines, datasets: Datasets | None = None) -> None:
+        """Boot the network and verify it, before there are workers; `datasets` are those loaded already."""
         self.plan = plan
         self.requests = requests
         self.run_dir = Path(plan.run_dir)
         self.logs = self.run_dir / "logs"
         self.stream = self.run_dir / "stream"
         self.workers: dict[str, int] = {}  # job file -> process id
-        self.nursery = Child("workloads.nursery", self.logs / "nursery.log")
+        self.nursery = Child("workloads.nursery", self.logs / "nursery.log", lambda: Nursery(datasets=datasets or {}).serve())
         began = time.monotonic()
         self.network = EmulatedNetwork(
             plan.network,
@@ -193,19 +200,49 @@ def report(**message: Any) -> None:
 
 
 def main() -> None:
-    """Read the plan, enter the sandbox and run."""
-    requests = JsonLines(sys.stdin.fileno())
-    while not (messages := requests.read(PLAN_TIMEOUT_S)):  # a large plan comes in pieces
-        if requests.ended:
-            return
-    sandbox.enter()
+    """Run the plans that come, each in a sandbox forked from here, until no more can come."""
+    lines, datasets = JsonLines(sys.stdin.fileno()), Datasets()
+    while not lines.ended:
+        for message in lines.read(None):
+            if "pin" not in message:  # that came too late for its run
+                _load(RunPlan.from_json(message).workload, datasets)
+                report(event="ended", code=_run_in_sandbox(RunPlan.from_json(message), datasets))
+
+
+def _load(workload: dict[str, Any], datasets: Datasets) -> None:
+    """Load what a run trains on, if it is not there; one that cannot be loaded is the run's to tell."""
+    if workload["kind"] == "train" and (key := (workload["dataset"], workload["data_dir"])) not in datasets:
+        with suppress(DatasetError, OSError):
+            datasets[key] = load_dataset(*key)
+
+
+def _run_in_sandbox(plan: RunPlan, datasets: Datasets) -> int:
+    """Run a plan in a process of its own; return its exit code when it and everything it made are gone."""
+    parent, child = os.getpid(), os.fork()
+    if child == 0:
+        _be_sandbox(plan, datasets, parent)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _be_sandbox(plan: RunPlan, datasets: Datasets, parent: int) -> NoReturn:
+    code: Any = 1
     try:
-        code = Inside(RunPlan.from_json(messages[0]), requests).run()
+        die_with_parent()
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+        os.dup2(os.open(f"{plan.run_dir}/logs/sandbox.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), sys.stderr.fileno())
+        sandbox.enter()
+        code = Inside(plan, JsonLines(sys.stdin.fileno()), datasets).run()
     except (RuntimeError, OSError) as error:
         report(event="error", kind=type(error).__name__, text=str(error))
-        code = 1
-    sys.stdout.flush()
-    os._exit(code)  # process 1 takes everything with it: no other clean-up is needed or wanted
+    except SystemExit as left:  # by the process that stayed outside to wait
+        code = left.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # process 1 takes everything with it: no other clean-up is needed or wanted
 
 
 if __name__ == "__main__":

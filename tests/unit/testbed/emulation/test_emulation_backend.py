@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import signal
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from controller.board import Board, QueueInfo
 from controller.client import Client, ClientError
 from testbed.emulation.backend import NotFaithful, RunFailed, Tell, execute, in_words
 from testbed.emulation.plan import RunPlan
+from testbed.emulation.sandboxes import Sandboxes
 from testbed.record import RunFolder, read_lines
 from topologies import LinkSpec, dumbbell
 
@@ -66,7 +68,7 @@ def test_there_is_a_sentence_for_everything_that_the_controller_says_it_says():
     assert (events - {"alive"}) | {"controller_lost"} == {said["event"] for said, _ in WORDS}  # that one is not passed on
 
 
-# Reads the plan and says each line of the script; where it has None, waits for a pin and grants it.
+# Reads plans and says each line of the script; where it has None, waits for a pin and grants it.
 SANDBOX = """\
     import json
     import sys
@@ -74,18 +76,23 @@ SANDBOX = """\
     def say(**message):
         print(json.dumps(message), flush=True)
 
-    plan = json.loads(sys.stdin.readline())
-    print("the sandbox of", plan["run"], file=sys.stderr)
-    with open("script.json") as file:
-        script = json.load(file)
-    for message in script["lines"]:
-        if message is None:
-            request = json.loads(sys.stdin.readline())["pin"]
-            answer = {"event": "pinned", "id": request["id"], "error": None, "path": request["path"], "paths": [request["path"]]}
-            say(event="controller", message=answer)
-        else:
-            say(**message)
-    sys.exit(script["code"])
+    for line in sys.stdin:
+        plan = json.loads(line)
+        if "pin" in plan:
+            continue
+        print("the sandbox of", plan["run"], file=sys.stderr, flush=True)
+        with open("script.json") as file:
+            script = json.load(file)
+        for message in script["lines"]:
+            if message is None:
+                request = json.loads(sys.stdin.readline())["pin"]
+                answer = {"event": "pinned", "id": request["id"], "error": None, "path": request["path"], "paths": [request["path"]]}
+                say(event="controller", message=answer)
+            else:
+                say(**message)
+        if script["dies"]:
+            sys.exit(script["code"])
+        say(event="ended", code=script["code"])
 """
 BOOTED = {"event": "booted", "seconds": 1.5, "substituted": ["datapath"], "rules_s": 0.25, "paths": [PATH, PATH[::-1]]}
 VERIFIED = {"event": "verified", "verification": {"seconds": 2.0}, "transport": {"mtu": 1500}}
@@ -103,12 +110,16 @@ class Runner:
         self.script = path / "script.json"
         self.folder = RunFolder(path / "none", {"experiment": "quick", "run": "none"})
         self.stages = []
+        self.sandboxes = Sandboxes()
         network = dumbbell(2, LinkSpec(8e6), LinkSpec(100e6))
         self.plan = RunPlan("none", str(path / "none"), network, 1500, {}, False, 1, {}, {}, {})
 
-    def run(self, *lines, code=0, tick=lambda: None):
-        self.script.write_text(json.dumps({"lines": lines, "code": code}))
-        execute(self.plan, self.folder, Tell(self.stages.append, tick))
+    def run(self, *lines, code=0, dies=False, tick=lambda: None):
+        self.script.write_text(json.dumps({"lines": lines, "code": code, "dies": dies}))
+        execute(self.plan, self.folder, Tell(self.stages.append, tick), self.sandboxes)
+
+    def process(self):
+        return self.sandboxes.process(self.folder.logs / "sandbox.log")
 
     def make_board(self):
         info = QueueInfo("bottleneck:s1->s2", "bottleneck", "s1", "s2", "", 50_000, 0.0, True)
@@ -122,7 +133,9 @@ class Runner:
 @pytest.fixture
 def runner(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return Runner(tmp_path)
+    made = Runner(tmp_path)
+    with made.sandboxes:
+        yield made
 
 
 def test_a_run_goes_through_its_stages_and_what_was_measured_is_in_the_manifest(runner):
@@ -195,6 +208,36 @@ def test_only_a_network_that_was_found_wrong_may_be_better_another_time(runner, 
     assert runner.events() == {"error": ("half of its rate", None)}
 
 
-def test_a_sandbox_that_ends_without_a_word_is_told_with_the_end_of_its_log(runner):
+@pytest.mark.parametrize("dies", [False, True], ids=["the sandbox alone", "with the process it was forked from"])
+def test_a_sandbox_that_ends_without_a_word_is_told_with_the_end_of_its_log(runner, dies):
     with pytest.raises(RunFailed, match=r"^the sandbox ended with code 4\nthe sandbox of none$"):
-        runner.run(code=4)
+        runner.run(code=4, dies=dies)
+
+
+def test_one_process_serves_run_after_run_also_after_one_that_ended_badly(runner):
+    runner.run(DONE)
+    first = runner.process()
+    with pytest.raises(RunFailed):
+        runner.run(code=3)
+    runner.run(DONE)
+    assert runner.process() is first
+
+
+def test_a_run_that_fails_in_the_middle_takes_its_process_with_it_and_the_next_has_another(runner):
+    first = runner.process()
+    with pytest.raises(RunFailed):
+        runner.run({"event": "error", "kind": "RuntimeError", "text": "no switch"}, None)
+    assert first.returncode == -signal.SIGKILL
+    runner.run(DONE)
+
+
+def test_a_process_that_died_meanwhile_is_replaced(runner):
+    runner.process().kill()
+    runner.process().wait()
+    runner.run(DONE)
+
+
+def test_a_request_that_came_too_late_for_its_run_disturbs_no_other(runner):
+    runner.run(DONE)
+    runner.process().stdin.write(b'{"pin": {"id": 1, "path": []}}\n')
+    runner.run(DONE)
