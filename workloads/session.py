@@ -36,8 +36,16 @@ from workloads.traffic import StepTraffic
 QUIET_STEPS = 5
 DEFAULT_WARMUP_STEPS = 3
 
+LEAST_WARMUP_STEPS = 2  # with the first step: DDP has built its buckets anew, and every connection has carried them
+LONG_WARM_UP_S = 2.0  # on a slow network every step is long, and what a step warms is warm after few
+
 RunStep = Callable[[int], float | None]  # forward, backward, optimiser of step i; returns the loss
 Evaluate = Callable[[int, float, bool], float]  # (step, train_s, final) -> accuracy
+
+
+def is_warm(done: int, most: int, seconds: float) -> bool:
+    """Tell whether a warm-up has had all its steps, or has taken long and has had the steps it cannot do without."""
+    return done >= most or (done >= LEAST_WARMUP_STEPS and seconds >= LONG_WARM_UP_S)
 
 
 def wrap(model: Module) -> DistributedDataParallel:
@@ -93,12 +101,21 @@ class Session:
                 quiet.append(self.timer.end().compute_s)
         self.quiet_compute_s = statistics.median(quiet)
         dist.barrier()
-        warmup_steps = self.job.workload.get("warmup_steps", DEFAULT_WARMUP_STEPS)
-        for i in range(warmup_steps):
-            run_step(i)
+        warmup_steps = self._warm(run_step)
         restore(initial)
         self.attachment.reset()
         self.stream.event("warmup_done", "warmed up and restored", steps=warmup_steps, quiet_compute_s=self.quiet_compute_s)
+
+    def _warm(self, run_step: RunStep) -> int:
+        """Run steps until there were enough; return how many. The slowest rank's clock decides, so that all do the same."""
+        most, done, began = self.job.workload.get("warmup_steps", DEFAULT_WARMUP_STEPS), 0, time.perf_counter()
+        while True:
+            slowest = torch.tensor(time.perf_counter() - began, dtype=torch.float64)
+            dist.all_reduce(slowest, dist.ReduceOp.MAX)
+            if is_warm(done, most, slowest.item()):
+                return done
+            run_step(done)
+            done += 1
 
     def measure(self, run_step: RunStep, evaluate: Evaluate | None = None) -> None:
         """Run measured steps until the budget is spent."""

@@ -28,6 +28,7 @@ from workloads.job import Job
 from workloads.models.sizes import layer_sizes
 from workloads.pace import Slowdown, Slowdowns
 from workloads.schemes import parse_scheme
+from workloads.session import is_warm
 
 REPOSITORY = Path(__file__).parents[3]
 WORLD = 2
@@ -173,7 +174,25 @@ def test_the_warm_up_leaves_no_trace(nursery: NurseryClient, tmp_path: Path) -> 
         folder.mkdir()
         outcome = run(nursery, folder, "topk-0.1", training(model="resnet8", batch_size=8, budget={"steps": 4}, warmup_steps=warmup_steps))
         digests.append(outcome.workers()[0]["parameter_digest"])
+        events = [row for rank in range(WORLD) for row in outcome.rows(f"events-{rank}")]
+        assert len({row["data"]["steps"] for row in events if row["kind"] == "warmup_done"}) == 1
     assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    ("done", "most", "seconds", "warm"),
+    [
+        (0, 8, 0.0, False),
+        (7, 8, 1.9, False),
+        (8, 8, 0.8, True),
+        (1, 8, 60.0, False),  # a first step whose buckets are DDP's own is not enough, however slow the network
+        (2, 8, 2.0, True),
+        (1, 1, 0.1, True),
+        (0, 0, 0.0, True),
+    ],
+)
+def test_a_warm_up_has_its_steps_but_on_a_slow_network_only_those_it_needs(done: int, most: int, seconds: float, warm: bool) -> None:
+    assert is_warm(done, most, seconds) == warm
 
 
 @installed
