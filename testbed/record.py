@@ -123,11 +123,12 @@ class RunFolder:
         """Read a table's JSON lines, a last line cut off in mid-write left out."""
         if name == "links":
             return read_links(self.stream / TABLES[name])
-        rows: list[dict[str, Any]] = []
-        for file in sorted(self.stream.glob(TABLES[name])):
-            rows += read_lines(file)
-        table = pd.DataFrame(rows)
-        return table.astype(BACKGROUND_COUNTS) if name == "background" and rows else table
+        table = pd.DataFrame(self.rows(name))
+        return table.astype(BACKGROUND_COUNTS) if name == "background" and not table.empty else table
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return a table's rows as they were written."""
+        return [row for file in sorted(self.stream.glob(TABLES[name])) for row in read_lines(file)]
 
     def usage(self) -> list[dict[str, Any]]:
         """Return the snapshots of the emulator's counters."""

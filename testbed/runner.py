@@ -29,6 +29,7 @@ from testbed.lock import MachineLock
 from testbed.manifest import opening
 from testbed.marking import CUT_SHORT, marked
 from testbed.ownership import give_to_caller
+from testbed.phases import Moments, phases_s
 from testbed.planning import Options, chosen, survey
 from testbed.progress import Progress, Watcher
 from testbed.record import RunFolder, now
@@ -164,7 +165,7 @@ def _run_until_believed(number: int, run: Run, stands: Standing, means: _Means) 
 
 
 def _run_once(run: Run, earlier: list[dict[str, Any]], means: _Means) -> dict[str, Any]:
-    folder, options, progress = means.folder, means.options, means.progress
+    folder, options, progress, began_s = means.folder, means.options, means.progress, time.monotonic()
     planned = _plan(run, folder / run.slug)
     record = RunFolder(folder / run.slug, _first_manifest(run, planned, options, earlier))
     plan = planned.dilated(run.experiment.dilation)
@@ -174,9 +175,11 @@ def _run_once(run: Run, earlier: list[dict[str, Any]], means: _Means) -> dict[st
         with marked(record, folder):
             tell = backend.Tell(progress.stage, lambda: progress.update(watcher.state()))
             backend.execute(plan, record, tell, means.sandboxes, options.listen_port)
-            judged = judge(plan, record)
+            ended_s, judged, judged_s = time.monotonic(), judge(plan, record), time.monotonic()
             record.to_parquet(judged["origin_mono_s"], plan.dilation)
-            record.save(**judged, status="complete", finished=now(), shared_machine=means.lock.was_shared(began))
+            phases = phases_s(record.rows("events"), record.rows("evals"), Moments(began_s, ended_s, judged_s, time.monotonic()))
+            marks = {"status": "complete", "finished": now(), "shared_machine": means.lock.was_shared(began)}
+            record.save(**judged, phases_s=phases, **marks)
     except CUT_SHORT:
         raise
     except BaseException as error:
