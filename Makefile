@@ -32,7 +32,7 @@ sweep: $(READY) ## sweep bandwidth and delay (experiments/sweep.yaml), with heat
 reproduce: $(READY) ## the papers' figures (not there yet)
 	@echo "make reproduce: the papers' scenarios are not built yet; 'make experiment' and 'make study' compare the schemes" >&2; exit 2
 
-bench: $(READY) ## measure emulator, controller, codecs and hooks, into docs/benchmarks.md (15 minutes)
+bench: $(READY) ## measure emulator, controller, codecs, hooks and sweeps, into docs/benchmarks.md (20 minutes)
 	@$(SUDO) $(BIN)/python -m tests.bench
 
 study: $(READY) ## compare all schemes over several seeds, into docs/ (an hour and a quarter, resumable)

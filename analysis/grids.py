@@ -18,6 +18,8 @@ from analysis.load import Results, Run
 from analysis.summary import BASELINE
 from analysis.words import cell_words
 
+TRUE_WITHIN = 0.02  # a run is valid with a bottleneck that delivered 98 % of its rate: closer numbers are not told apart
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -35,7 +37,7 @@ class Win:
 
     scheme: str
     margin: float  # its throughput over the next one's, less 1; NaN without a next one
-    tied: tuple[str, ...]  # the others whose intervals reach its own
+    tied: tuple[str, ...]  # the others whose intervals reach its own, or that are too close to be told apart
     compared: int  # schemes with a valid run here
 
 
@@ -79,7 +81,8 @@ class Grid:
             return None
         (best, scheme), *others = ranked
         margin = best.value / others[0][0].value - 1 if others else math.nan
-        return Win(scheme, margin, tuple(slug for cell, slug in others if cell.high >= best.low), len(ranked))
+        tied = [slug for cell, slug in others if cell.high >= best.low or best.value < cell.value * (1 + TRUE_WITHIN)]
+        return Win(scheme, margin, tuple(tied), len(ranked))
 
 
 def axes(results: Results) -> tuple[Field, Field] | None:

@@ -73,7 +73,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def now() -> str:
     """Return the time as manifests write it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class RunFolder:

@@ -21,13 +21,14 @@ from matplotlib.ticker import NullLocator
 from analysis import style, summary, words
 from analysis.fields import Field
 from analysis.figures import facets
-from analysis.grids import Cell, Grid, Win, axes, grids
+from analysis.grids import TRUE_WITHIN, Cell, Grid, Win, axes, grids
 from analysis.load import Results
 from analysis.style import SchemeStyle
 
 NUMBER_PT = 7.5
 ROW_IN = 0.42  # a row of a map with one number a cell
 WIN_ROW_IN = 0.62
+MOST_RIVALS = 2  # named in a cell with the fastest; the others are counted
 MOST_GRIDS = 4  # of whatever else was swept; the figure says what it leaves out
 NOTHING = "-"
 NO_DATA = "#f0f0f0"
@@ -75,7 +76,10 @@ def _throughput(results: Results, shown: list[Grid], table: pd.DataFrame) -> tup
 def _speedup(results: Results, shown: list[Grid], table: pd.DataFrame) -> tuple[Figure, list[Artist], list[str]]:
     panels = [(grid, slug, grid.speedup(slug)) for grid in shown for slug in grid.schemes if slug != summary.BASELINE]
     figure, entries, sentences = _maps(panels, "PuOr_r", "times the throughput of no compression", lambda value: f"{value:.2f}x", 1.0)
-    return figure, entries, [*sentences, "No speed-up is stated over a run without compression that is not valid."]
+    for entry in entries:
+        if entry.get_label() == "no data":
+            entry.set_label("no data, or no valid run without compression")
+    return figure, entries, sentences
 
 
 def _maps(
@@ -121,33 +125,45 @@ def _winner(results: Results, shown: list[Grid], table: pd.DataFrame) -> tuple[F
         for column, row, x, y in grid.points:
             win = grid.winner(x, y)
             if win is None:
-                entries |= _blank(axes_, column, row, NOTHING, any(not math.isnan(grid.cell(slug, x, y).value) for slug in grid.schemes))
+                has_data = any(not math.isnan(grid.cell(slug, x, y).value) for slug in grid.schemes)
+                entries |= _blank(axes_, column, row, "" if has_data else NOTHING, has_data)
                 continue
-            look, star = styles[win.scheme], win.compared < len(grid.schemes)
+            star = win.compared < len(grid.schemes)
             partly |= star
+            shown_as = summary.BASELINE if summary.BASELINE in win.tied else win.scheme
+            look = styles[shown_as]
             ground = style.mix(look.colour, 0.75 if win.tied else 0.35)
-            gid = f"{win.scheme} {x:g} {y:g} {grid.title}".strip()
+            gid = f"{shown_as} {x:g} {y:g} {grid.title}".strip()
             axes_.add_patch(Rectangle((column, row), 1, 1, facecolor=ground, gid=gid, **_BORDER))
             _write(axes_, column, row, _win_words(win, styles, chars) + "*" * star, _ink(ground))
-            entries.setdefault(win.scheme, Patch(facecolor=style.mix(look.colour, 0.35), label=look.label))
+            entries[shown_as] = Patch(facecolor=style.mix(look.colour, 0.35), label=look.label)
         _frame(axes_, grid)
         axes_.set_xlim(0, len(grid.x.numbers))
         axes_.set_ylim(0, len(grid.y.numbers))
         axes_.set_title(grid.title)
     _outer_labels(every)
-    sentences = ["Margin: over the next scheme.", "Pale, ≈: a tie, the intervals overlap."]
+    sentences = [
+        "Margin: over the next scheme.",
+        f"Pale, ≈: a tie, the intervals overlap or the numbers are within {TRUE_WITHIN:.0%}, as far as a valid run may be off; "
+        "coloured as no compression if that is in it.",
+    ]
     methods = table["interval"].dropna().unique()
     sentences += (
         [f"Intervals: {'; '.join(methods)}."] if len(methods) else ["No run was long enough for an interval, so ties are not told."]
     )
-    return figure, list(entries.values()), sentences + ["* Not every scheme has a valid run here."] * partly
+    ordered = [entries[name] for name in (*results.schemes, "not valid", "no data") if name in entries]
+    return figure, ordered, sentences + ["* Not every scheme has a valid run here."] * partly
 
 
 def _win_words(win: Win, styles: dict[str, SchemeStyle], chars: int) -> str:
-    names = " ≈ ".join(styles[slug].label for slug in (win.scheme, *win.tied))
+    tied = sorted(win.tied, key=lambda slug: slug != summary.BASELINE)  # whether compression pays is what most want to know
+    rivals = [styles[slug].label for slug in tied]
+    if len(rivals) > MOST_RIVALS:
+        rivals[MOST_RIVALS - 1 :] = [f"{len(rivals) - MOST_RIVALS + 1} more"]
     percent = 100 * win.margin
     margin = "alone" if math.isnan(percent) else f"+{percent:.1f} %" if percent < 10 else f"+{percent:.0f} %"
-    return f"{style.shorten(names, chars)}\n{margin}"
+    names = [styles[win.scheme].label, *(f"≈ {name}" for name in rivals)]
+    return "\n".join([*(style.shorten(name, chars, 2 if len(names) == 1 else 1) for name in names), margin])
 
 
 def _norm(values: list[float], middle: float | None) -> Normalize:
@@ -189,7 +205,7 @@ def _frame(axes_: Axes, grid: Grid) -> None:
 
 def _ticks(field: Field) -> tuple[str, list[str]]:
     """Return a field's name with its unit, and its numbers in that unit."""
-    name, numbers = words.short_name(field.path), field.numbers
+    name, numbers = _axis_name(field.path), field.numbers
     if field.unit in ("bit/s", "B", "s"):
         positive = [number for number in numbers if number > 0] or [1.0]
         scale, prefix = words.prefix_of(math.exp(sum(map(math.log, positive)) / len(positive)), field.unit)
@@ -197,6 +213,12 @@ def _ticks(field: Field) -> tuple[str, list[str]]:
     if name.split()[-1] in ("loss", "accuracy"):
         return f"{name} (%)", [f"{100 * number:.4g}" for number in numbers]
     return f"{name} ({field.unit})" if field.unit else name, [f"{number:.4g}" for number in numbers]
+
+
+def _axis_name(path: str) -> str:
+    """Name a field in full: whose it is, and that a delay is one way."""
+    whose = "bottleneck " if "bottleneck" in path.split(".") else ""
+    return whose + words.short_name(path) + (", one way" if path.endswith(".delay") else "")
 
 
 def _outer_labels(every: list[Axes]) -> None:

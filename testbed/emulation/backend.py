@@ -46,12 +46,12 @@ def execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, 
     """Run the plan in a sandbox of its own, keeping the folder's manifest up to date; raise RunFailed if it fails."""
     with CpuGroups(plan.cpus, plan.dilation) as groups:
         try:
-            _execute(replace(plan, cpu_groups=groups.paths), folder, tell, listen_port)
+            _execute(replace(plan, cpu_groups=groups.paths), folder, tell, sandboxes, listen_port)
         finally:
             folder.save(cpu_limits=groups.report())
 
 
-def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, listen_port: int | None) -> None:
+def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, listen_port: int | None) -> None:
     log = folder.logs / "sandbox.log"
     following = _Following(sandboxes.process(log), plan, folder, tell, listen_port)
     code: int | None = None
