@@ -27,7 +27,7 @@ def faults_of(experiment: Experiment) -> list[tuple[Place, str]]:
     if not machines:
         instead = f"{{kind: machines, workers: {experiment.topology.workers}}}"
         faults.append((("topology", "kind"), f"backend: cluster runs on real machines, which nobody shapes; use {instead}"))
-    if experiment.dilation != 1:
+    if experiment.asked_dilation != 1:
         faults.append((("dilation",), "the time of real machines cannot be slowed down; leave it out"))
     if experiment.stragglers:
         faults.append((("stragglers",), "real machines are as fast as they are; leave it out, or use backend: emulated"))

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from testbed import units
 
+MOST_DILATION = 1000
 MIN_MTU, MAX_MTU = 576, 9000
 
 Place = tuple[str | int, ...]  # keys and list indices, outermost first
@@ -39,6 +40,14 @@ def _mtu(value: object) -> object:
     raise ValueError(f"must be auto or a whole number of bytes from {MIN_MTU} to {MAX_MTU}, not {value!r}")
 
 
+def _dilation(value: object) -> object:
+    if value == "auto":
+        return value
+    if is_number(value) and 1 <= value <= MOST_DILATION:
+        return float(value)
+    raise ValueError(f"must be auto or a number from 1 to {MOST_DILATION}, not {value!r}")
+
+
 def _loss(fraction: float) -> float:
     if fraction >= 1:
         raise ValueError(f"must be below 1 (all frames lost); {units.FRACTION_FORMS}")
@@ -63,6 +72,7 @@ QueueLimit = Annotated[
     AfterValidator(_queue),
     PlainSerializer(units.format_queue, when_used="json"),
 ]
+Dilation = Annotated[Any, AfterValidator(_dilation)]
 Mtu = Annotated[Any, AfterValidator(_mtu)]
 Whole = Annotated[int, BeforeValidator(_not_bool)]
 Count = Annotated[Whole, Field(ge=1)]

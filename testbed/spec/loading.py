@@ -68,6 +68,8 @@ def resolved(experiment: Experiment, resolve: Resolver = resolve_scheme) -> dict
     """Return the experiment as plain JSON-able data in SI units, defaults filled in, both directions of each link spelt out."""
     spec = {**experiment.model_dump(), **NOT_APPLIED.get(experiment.backend, {})}
     spec["topology"] = experiment.topology.resolved()
+    spec["dilation"] = experiment.dilation
+    del spec["asked_dilation"]
     spec["workload"] = experiment.workload.to_job()
     spec["conditions"] = [condition.model_dump(exclude_none=True) for condition in experiment.conditions]
     schemes = [resolve(entry) for entry in experiment.schemes]

@@ -19,10 +19,14 @@ from testbed.spec.backends import UNCHANGEABLE, faults_of
 from testbed.spec.classes import LEAST_RATE_BPS
 from testbed.spec.condition_fields import Surroundings
 from testbed.spec.condition_list import Condition, read
-from testbed.spec.fields import Accuracy, Count, Faults, Model, Number, Place, Seconds, Size, Time, Whole
+from testbed.spec.fields import Accuracy, Count, Dilation, Faults, Model, Number, Place, Seconds, Size, Time, Whole
 from testbed.spec.stragglers import Straggler
 from testbed.spec.topology import Dumbbell, LeafSpine, Machines, Star
 from topologies import Network
+from topologies.load import ring_load_bps
+from topologies.model import SMALL_MTU
+
+CARRIED_BPS, CARRIED_LARGE_BPS = 200e6, 300e6  # through all switches in sum, by two cores, with small and with large frames
 
 
 def resolve_scheme(entry: str | dict[str, Any]) -> Any:
@@ -175,7 +179,7 @@ class Experiment(Model):
     transport: Transport = Transport()
     routing: Routing = Routing()
     stragglers: tuple[Straggler, ...] = ()
-    dilation: Annotated[Number, Field(ge=1, le=1000)] = 1.0  # the machine's seconds to one of the experiment's
+    asked_dilation: Dilation = Field(1.0, alias="dilation")
     _folder: Path = PrivateAttr(Path())
 
     @property
@@ -189,6 +193,17 @@ class Experiment(Model):
         if self.routing.kind == "groups":  # TCP's paths are not known before it takes them
             return network
         return network.with_routes(compute_paths(network, self.routing.policy(seed)).values())
+
+    @property
+    def dilation(self) -> float:
+        """Return the machine's seconds to one of the experiment's; `auto` is as few as let two cores carry what the workers may send."""
+        if self.asked_dilation != "auto":
+            return float(self.asked_dilation)
+        network = self.topology.network()
+        if not network.links:  # of real machines
+            return 1.0
+        carried_bps = CARRIED_LARGE_BPS if self.topology.resolved_mtu() > SMALL_MTU else CARRIED_BPS
+        return float(max(1, math.ceil(ring_load_bps(network) / carried_bps)))
 
     def slowdowns(self, rank: int) -> list[dict[str, float]]:
         """Return why a worker computes slowly, as its job says it."""

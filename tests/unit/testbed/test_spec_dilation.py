@@ -41,9 +41,9 @@ def test_a_scheme_that_cannot_be_slowed_down_is_refused_only_where_time_is_dilat
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [
-        ("0.5", "must be at least 1, not 0.5"),
-        ("2000", "must be at most 1000, not 2000"),
-        ("fast", "must be a number, not 'fast'"),
+        ("0.5", "must be auto or a number from 1 to 1000, not 0.5"),
+        ("2000", "must be auto or a number from 1 to 1000, not 2000"),
+        ("fast", "must be auto or a number from 1 to 1000, not 'fast'"),
         ("100", "must be at most 50 here: slower, a link of 600kbit goes under 12kbit"),
     ],
 )
@@ -74,3 +74,15 @@ def test_slower_time_lets_a_machine_carry_a_faster_network(monkeypatch, tmp_path
     topology = {**BASE["topology"], "bottleneck": {"rate": "400mbit"}, "access": {"rate": "1gbit"}}
     experiment.write(**{**BASE, "topology": topology, "dilation": 10})
     assert experiment.run() == experiment.folder
+
+
+@pytest.mark.parametrize(
+    ("rate", "mtu", "factor"), [("20mbit", 1500, 1.0), ("100mbit", 1500, 3.0), ("100mbit", 9000, 2.0), ("1gbit", 9000, 20.0)]
+)
+def test_auto_is_the_smallest_factor_with_which_two_cores_carry_the_ring(write, rate, mtu, factor):
+    # the ring of 6 workers on a star crosses its switch 6 times
+    dumbbell = "{kind: dumbbell, workers: 2, bottleneck: {rate: 600kbit, delay: 5ms}, access: {rate: 100mbit}}"
+    star = f"{{kind: star, workers: 6, mtu: {mtu}, link: {{rate: {rate}}}}}"
+    experiment = load(write(GOOD.replace(dumbbell, star) + "dilation: auto\n"))
+    assert experiment.dilation == factor
+    assert resolved(experiment)["dilation"] == factor

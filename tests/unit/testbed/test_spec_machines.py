@@ -50,6 +50,7 @@ BAD = [
         "sweep:\n  transport.congestion_control: [bbr, cubic]\nschemes",
         "e.yaml:6: sweep.transport.congestion_control[0]: the TCP settings of real machines are theirs, and recorded; leave it out",
     ),
+    ("schemes", "dilation: auto\nschemes", "e.yaml:5: dilation: the time of real machines cannot be slowed down; leave it out"),
     ("schemes", "dilation: 2\nschemes", "e.yaml:5: dilation: the time of real machines cannot be slowed down; leave it out"),
     (
         "schemes",
