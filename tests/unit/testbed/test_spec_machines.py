@@ -73,3 +73,9 @@ def test_no_length_is_foretold_for_steps_over_a_network_of_unknown_rate(write):
 
     plan = plan_experiment(write(GOOD), Options())
     assert [row["estimated_s"] for row in plan.to_json()["runs"]] == [None, None]
+
+
+def test_the_example_is_valid():
+    experiment = load(REPOSITORY / "experiments" / "cluster" / "train.yaml")
+    assert unsupported(experiment) == []
+    assert (experiment.backend, experiment.topology.workers) == ("cluster", 4)

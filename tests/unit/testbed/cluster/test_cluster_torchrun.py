@@ -27,7 +27,7 @@ topology: {kind: machines, workers: 2}
 schemes: [none, topk-0.1]
 sweep:
   workload:
-    - {kind: replay, model: resnet8, compute: 20ms, budget: {steps: 100}, warmup_steps: 2}
+    - {kind: replay, model: resnet8, compute: 20ms, budget: {steps: 150}, warmup_steps: 2}
     - {kind: train, model: small_cnn, dataset: fashion-mnist, optimizer: {name: sgd, lr: 0.05}, budget: {seconds: 1.5}, warmup_steps: 2,
        eval_every: 500ms, eval_samples: 200}
 """
@@ -158,7 +158,7 @@ def test_the_steps_of_all_ranks_are_there_on_one_clock(first):
         assert (one["t_s"] > zero["t_s"] - zero["step_s"].max()).all()
         assert steps["wire_bytes_sent"].isna().all()
         assert not (first.results / run / "stream").exists()
-    assert len(first.table(REPLAY, "steps")) == 200
+    assert len(first.table(REPLAY, "steps")) == 300
 
 
 @installed
