@@ -97,8 +97,9 @@ def small_print(results: Results, runs: list[Run], extra: list[str] | None = Non
     inflated = [(value, run) for value, run in inflated if not math.isnan(value) and value > INFLATION_LIMIT]
     if inflated:
         worst, run = max(inflated, key=lambda pair: pair[0])
+        causes = "transport, decoding" if run.on_machines else "emulator, transport, decoding"
         sentences.append(
-            f"Compute slowed under traffic (emulator, transport, decoding) in {_of(len(inflated), len(runs))}, "
+            f"Compute slowed under traffic ({causes}) in {_of(len(inflated), len(runs))}, "
             f"at most {worst:.2f}x ({run.label}, {run.workload})."
         )
     if any(dig(run.manifest, "prediction", "ignores") for run in runs):

@@ -7,11 +7,13 @@ import json
 import os
 from dataclasses import dataclass
 
+import pandas as pd
 import pytest
 from rich.text import Text
 from typer.testing import CliRunner
 
 import analysis
+from analysis.report import Report
 from testbed import cli, doctor, machine, runner
 from testbed.doctor import Finding
 from testbed.errors import DiskFull, Interrupted
@@ -237,6 +239,19 @@ def test_a_report_of_a_missing_folder_is_bad_input_told_in_one_sentence(tmp_path
     assert "nowhere" in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_says_which_figures_were_not_drawn(monkeypatch, tmp_path):
+    report = Report([], [], {"backlog": "no queue", "heatmap_speedup": "no sweep", "heatmap_winner": "no sweep"})
+    monkeypatch.setattr(analysis, "write_report", lambda folder: report)
+    monkeypatch.setattr(analysis, "load", lambda folder: None)
+    monkeypatch.setattr(analysis, "summarise", lambda results: pd.DataFrame())
+    lines = testbed("report", str(tmp_path)).stdout.splitlines()
+    assert [line for line in lines if line.startswith("not drawn")] == [
+        "not drawn: backlog: no queue",
+        "not drawn: heatmap_speedup, heatmap_winner: no sweep",
+    ]
+    assert json.loads(testbed("report", str(tmp_path), "--json").stdout)["not_drawn"] == report.skipped
 
 
 def test_cleaning_tells_what_it_did_or_that_there_was_nothing(tmp_path):
