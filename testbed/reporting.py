@@ -27,7 +27,7 @@ def report(folder: Path, console: Console | None) -> None:
         print(json.dumps({"folder": str(folder), **said}, indent=1))
         return
     console.print(_summary_table(summary))
-    for factor in sorted(set(summary["time_dilation"].dropna()) - {1.0}):
+    for factor in sorted({factor for factor in summary.get("time_dilation", []) if factor == factor} - {1.0}):
         console.print(f"time dilated {factor:g}x: all of this is in the experiment's time")
     for problem in written.problems:
         console.print(problem, style="yellow")
