@@ -6,6 +6,7 @@ A value that cannot be had is NaN: never 0, never 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ CONFIDENCE = 0.95
 TARGET_FRACTION = 0.95  # of the uncompressed accuracy, when the experiment sets no target
 # Student's t at 97.5 % for 1, 2, ... degrees of freedom; a bootstrap of three repeats would be far too narrow
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+MIN_ORDERED = 6  # repeats whose least and most cover the median with at least 95 %
+PARTS = ("compute", "encode", "idle", "exchange", "decode")  # of a step, in the order they happen
 NAN = float("nan")
 
 
@@ -64,6 +67,22 @@ def repeats_interval(values: list[float]) -> Interval:
     return Interval(max(0.0, middle - half), middle + half, f"95 % Student t over {count} repeats")
 
 
+def median_interval(values: list[float]) -> Interval:
+    """Return a 95 % interval of the median over repeats.
+
+    From 6 repeats on it is had from their order alone: the k-th least and the k-th most, with the largest k that still covers 95 %.
+    Fewer cannot cover that much; then it is Student's interval of the mean, which always holds the median too.
+    """
+    count = len(values)
+    if count < MIN_ORDERED:
+        return repeats_interval(values)
+    ordered, tail, place = sorted(values), 0.5**count, 0
+    while tail + comb(count, place + 1) * 0.5**count <= (1 - CONFIDENCE) / 2:
+        place += 1
+        tail += comb(count, place) * 0.5**count
+    return Interval(ordered[place], ordered[count - 1 - place], f"95 % of the median over {count} repeats")
+
+
 def step_count(steps: pd.DataFrame) -> int:
     """Return how many steps worker 0 finished."""
     return int(_worker0(steps)["step"].nunique())
@@ -89,6 +108,24 @@ def median_part_s(steps: pd.DataFrame, part: str) -> float:
     return float(steps[f"{part}_s"].median()) if len(steps) else NAN
 
 
+def idle_s(steps: pd.DataFrame) -> pd.Series:
+    """Return, of each worker and step, how much of its exchange went by before the last worker was ready to exchange.
+
+    Ready is a worker when its own step has lasted as long as its compute and encoding took. All workers' clocks are one clock.
+    """
+    ready_s = steps["t_s"] + steps["compute_s"] + steps["encode_s"]
+    waiting_s = ready_s.groupby(steps["step"]).transform("max") - ready_s
+    return waiting_s.clip(lower=0.0, upper=steps["exchange_s"])
+
+
+def breakdown_s(steps: pd.DataFrame) -> dict[str, float]:
+    """Return the mean of each part over steps and workers; they add up to the mean step. What is idle is not in the exchange."""
+    means = {part: _mean(steps[f"{part}_s"]) for part in PARTS if part != "idle"}
+    means["idle"] = _mean(idle_s(steps))
+    means["exchange"] -= means["idle"]
+    return {part: means[part] for part in PARTS}
+
+
 def samples_per_step(steps: pd.DataFrame) -> float:
     """Return how many samples all workers together train on in a step."""
     return _mean(_per_step(steps)["samples"])
@@ -102,6 +139,11 @@ def bytes_per_step(steps: pd.DataFrame) -> float:
 def wire_bytes_per_step(steps: pd.DataFrame) -> float:
     """Return what one worker's interface sends in a step: headers, ACKs and retransmissions included."""
     return _mean(steps["wire_bytes_sent"])
+
+
+def bytes_sent(steps: pd.DataFrame) -> float:
+    """Return the payload one worker sent in all of the run, mean over workers."""
+    return _mean(steps.groupby("rank")["bytes_sent"].sum(min_count=1))
 
 
 def compression_ratio(steps: pd.DataFrame, workers: int) -> float:

@@ -12,17 +12,18 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import metrics
+from analysis import background, metrics, queues
 from analysis.files import whole
 from analysis.load import Results, Run, dig
 
 BASELINE = "none"
-PARTS = ("compute", "encode", "exchange", "decode")
+PARTS = tuple(part for part in metrics.PARTS if part != "idle")
 VALUES = (
     *("throughput_samples_s", "throughput_low", "throughput_high", "final_accuracy", "target_accuracy", "time_to_accuracy_s"),
-    *("mean_step_s", "compute_s", "encode_s", "exchange_s", "decode_s", "samples_per_step"),
-    *("bytes_per_step", "wire_bytes_per_step", "compression_ratio", "speedup_over_none"),
-    *("predicted_step_s", "fidelity", "compute_inflation", "background_bps", "time_dilation"),
+    *("mean_step_s", "compute_s", "encode_s", "exchange_s", "idle_s", "decode_s", "samples_per_step"),
+    *("bytes_per_step", "wire_bytes_per_step", "bytes_sent", "compression_ratio", "speedup_over_none"),
+    *("predicted_step_s", "queue_mean_s", "queue_p95_s", "background_bps", "background_share", "background_fairness"),
+    *("fidelity", "compute_inflation", "time_dilation"),
 )
 
 
@@ -54,7 +55,7 @@ def write_summary(table: pd.DataFrame, path: Path) -> Path:
 
 
 def by_scheme(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a cell, workload and scheme: the mean over its repeats, of the valid ones if any is valid."""
+    """Return one row a cell, workload and scheme: the median over its repeats, of the valid ones if any is valid."""
     cells = swept_columns(table)
     present = table[table["throughput_samples_s"].notna()]
     rows: list[dict[Any, Any]] = []
@@ -62,7 +63,7 @@ def by_scheme(table: pd.DataFrame) -> pd.DataFrame:
         good = group[group["valid"].fillna(False)]
         used = good if len(good) else group
         row: dict[Any, Any] = used.iloc[0].to_dict()
-        row |= {column: used[column].mean() for column in VALUES}
+        row |= {column: used[column].median() for column in VALUES}
         row |= {"throughput_low": used["throughput_low"].iloc[0], "throughput_high": used["throughput_high"].iloc[0]}
         row |= {"repeats": len(used), "left_out": len(group) - len(used), "valid": bool(len(good))}
         rows.append(row)
@@ -79,6 +80,7 @@ def _row(run: Run) -> dict[str, Any]:
     """Return what one run says by itself."""
     steps, evals = run.steps, run.evals
     interval = metrics.throughput_interval(steps)
+    queue, rival = queues.waits(run), background.fairness(run)
     workers = len(dig(run.manifest, "workers") or []) or int(steps["rank"].nunique())
     return {
         "run": run.slug,
@@ -93,11 +95,17 @@ def _row(run: Run) -> dict[str, Any]:
         "final_accuracy": metrics.final_accuracy(evals),
         "mean_step_s": metrics.mean_step_s(steps),
         **{f"{part}_s": metrics.median_part_s(steps, part) for part in PARTS},
+        "idle_s": float(metrics.idle_s(steps).median()),
         "samples_per_step": metrics.samples_per_step(steps),
         "bytes_per_step": metrics.bytes_per_step(steps),
         "wire_bytes_per_step": metrics.wire_bytes_per_step(steps),
+        "bytes_sent": metrics.bytes_sent(steps),
         "compression_ratio": metrics.compression_ratio(steps, workers),
         "predicted_step_s": number(dig(run.manifest, "prediction", "step_s")),
+        "queue_mean_s": queue.mean_s,
+        "queue_p95_s": queue.p95_s,
+        "background_share": rival.share,
+        "background_fairness": rival.jain,
         "fidelity": number(dig(run.manifest, "fidelity", "value")),
         "compute_inflation": number(run.manifest.get("compute_inflation")),
         "background_bps": metrics.background_bps(run.background, steps),
@@ -113,14 +121,14 @@ def _compare(table: pd.DataFrame, cell: list[str], asked: dict[str, float], runs
     """Fill what needs other runs of the same cell: speed-up, target, time to it, the interval over repeats."""
     for _, group in table[table["scheme"].notna()].groupby(cell, sort=False, dropna=False):
         none = group[(group["scheme"] == BASELINE) & group["valid"].fillna(False)]
-        baseline = none["throughput_samples_s"].mean()
+        baseline = none["throughput_samples_s"].median()
         table.loc[group.index, "speedup_over_none"] = group["throughput_samples_s"] / baseline
         for index, slug in group["run"].items():
             target = metrics.target_accuracy(asked.get(slug), none["final_accuracy"].tolist())
             table.loc[index, "target_accuracy"] = target if len(runs[slug].evals) else math.nan
             table.loc[index, "time_to_accuracy_s"] = metrics.time_to_accuracy_s(runs[slug].evals, target)
         for _, repeats in group[group["valid"].fillna(False)].groupby("scheme", sort=False):
-            interval = metrics.repeats_interval(repeats["throughput_samples_s"].dropna().tolist())
+            interval = metrics.median_interval(repeats["throughput_samples_s"].dropna().tolist())
             if interval.method:
                 table.loc[repeats.index, ["throughput_low", "throughput_high"]] = interval.low, interval.high
                 table.loc[repeats.index, "interval"] = interval.method

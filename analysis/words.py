@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from analysis.load import Results, Run, dig
+from analysis.queues import bottlenecks
 from analysis.summary import number
 
 LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -31,12 +32,6 @@ def prefix_of(value: float, unit: str) -> tuple[float, str]:
 def cell_words(cell: dict[str, Any]) -> str:
     """Return a cell as a panel's title: `rate 10 Mbit/s, delay 5 ms`."""
     return ", ".join(f"{short_name(key)} {_value(key, value)}" for key, value in cell.items())
-
-
-def bottlenecks(run: Run) -> list[dict[str, Any]]:
-    """Return the links of the run's network that are marked as bottlenecks."""
-    links = dig(run.manifest, "network", "links")
-    return [link for link in links if isinstance(link, dict) and link.get("bottleneck")] if isinstance(links, list) else []
 
 
 def network_words(run: Run) -> str:

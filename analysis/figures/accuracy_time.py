@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from analysis import style, summary, words
 from analysis.figures import facets
+from analysis.figures.registry import Drawing
 from analysis.load import Results, Run
 from analysis.style import SchemeStyle
 
@@ -119,3 +120,13 @@ def _without_colour(look: dict[str, Any]) -> dict[str, Any]:
 
 def _has_curve(run: Run) -> bool:
     return bool(run.evals[["accuracy", "train_s"]].notna().all(axis=1).any())
+
+
+FIGURE = Drawing(
+    "accuracy_time",
+    TITLE,
+    "Each run's accuracy on the test set over its training clock; the dotted level is the target that time to accuracy is measured by.",
+    10,
+    reason,
+    draw,
+)

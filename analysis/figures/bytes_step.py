@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis import style, summary, words
 from analysis.figures import bars
+from analysis.figures.registry import Drawing
 from analysis.load import Results
 from analysis.style import SchemeStyle
 
@@ -72,3 +73,13 @@ def legend_entries(results: Results, table: pd.DataFrame) -> list[Artist]:
     if (table["wire_bytes_per_step"] > 0).any():
         entries.append(Line2D([], [], label="on the wire", **DIAMOND))
     return entries
+
+
+FIGURE = Drawing(
+    "bytes_step",
+    TITLE,
+    "Payload that a worker sends in a step, and what its interface saw with headers, acknowledgements and retransmissions.",
+    60,
+    reason,
+    draw,
+)

@@ -21,6 +21,7 @@ from matplotlib.ticker import NullLocator
 from analysis import style, summary, words
 from analysis.fields import Field
 from analysis.figures import facets
+from analysis.figures.registry import Drawing
 from analysis.grids import TRUE_WITHIN, Cell, Grid, Win, axes, grids
 from analysis.load import Results
 from analysis.style import SchemeStyle
@@ -37,12 +38,16 @@ LOG_ABOVE = 8.0  # largest over smallest: beyond it, equal ratios are equal step
 
 @dataclass(frozen=True)
 class Heatmap:
-    """One figure: `reason` and `draw` as every figure has them."""
+    """One kind of map."""
 
     title: str
     paint: Callable[[Results, list[Grid], pd.DataFrame], tuple[Figure, list[Artist], list[str]]]
     needs: tuple[str, ...] = ()  # schemes it compares with
     least_schemes: int = 1
+
+    def drawing(self, name: str, about: str, place: int) -> Drawing:
+        """Return its entry among the figures."""
+        return Drawing(name, self.title, about, place, self.reason, self.draw)
 
     def reason(self, results: Results) -> str | None:
         """Say why there is nothing to draw, or None."""
@@ -251,6 +256,14 @@ def _ink(ground: Any) -> str:
 
 _BORDER: dict[str, Any] = {"edgecolor": "white", "linewidth": 1.0}
 
-THROUGHPUT = Heatmap("Throughput of each scheme", _throughput)
-SPEEDUP = Heatmap("Speed-up over no compression", _speedup, needs=(summary.BASELINE,), least_schemes=2)
-WINNER = Heatmap("The fastest scheme", _winner, least_schemes=2)
+THROUGHPUT = Heatmap("Throughput of each scheme", _throughput).drawing(
+    "heatmap_throughput",
+    "Samples a second over the first two fields that were swept, a map a scheme; crossed out where no run is valid.",
+    80,
+)
+SPEEDUP = Heatmap("Speed-up over no compression", _speedup, needs=(summary.BASELINE,), least_schemes=2).drawing(
+    "heatmap_speedup", "How many times the throughput of no compression each scheme has at every point of the sweep.", 81
+)
+WINNER = Heatmap("The fastest scheme", _winner, least_schemes=2).drawing(
+    "heatmap_winner", "Which scheme has the highest throughput at every point of the sweep, and by how much; pale where it is a tie.", 82
+)

@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from analysis import style, summary, words
-from analysis.figures import accuracy_time, backlog, bars, bytes_step, facets, throughput
+from analysis.figures import accuracy_time, backlog, bars, bytes_step, columns, facets, throughput
+from analysis.figures.registry import Drawing
 from analysis.load import Results
 
 
@@ -49,6 +50,18 @@ def draw(results: Results) -> Figure | None:
             style.set_title(lower_right, backlog.draw_in(lower_right, part, styles, both_ways=False))
 
         extra = [f"Shown: {title}, the first of {len(parts)} cells."] if len(parts) > 1 else []
-        extra += [*throughput.explain(part, shown), bytes_step.RATIO_SENTENCE, *([] if backlog.reason(part) else [backlog.SCALE_SENTENCE])]
+        extra += [*throughput.explain(part, shown), bytes_step.RATIO_SENTENCE]
+        if not backlog.reason(part):
+            extra += [backlog.SCALE_SENTENCE, *backlog.busiest(columns.columns(part)[:1])]
         style.footnote(figure, words.small_print(results, part.runs, extra))
     return figure
+
+
+FIGURE = Drawing(
+    "overview",
+    "At a glance",
+    "Accuracy, throughput, bytes and the bottleneck's queue on one page; of a sweep, its first cell.",
+    0,
+    reason,
+    draw,
+)

@@ -13,6 +13,7 @@ from matplotlib.patheffects import withStroke
 
 from analysis import style, summary, words
 from analysis.figures import bars
+from analysis.figures.registry import Drawing
 from analysis.load import Results
 from analysis.style import SchemeStyle
 
@@ -88,3 +89,13 @@ def _speedup(row: pd.Series) -> str:
     if row["scheme"] != summary.BASELINE and not math.isnan(row["speedup_over_none"]):
         text += f"  ({row['speedup_over_none']:.2f}x)"
     return text + (f"  {row['left_out']} not valid, left out" if row["left_out"] else "")
+
+
+FIGURE = Drawing(
+    "throughput",
+    TITLE,
+    "Samples a second of all workers together, the median over repeats with its interval, beside what bytes, rounds and compute predict.",
+    30,
+    reason,
+    draw,
+)

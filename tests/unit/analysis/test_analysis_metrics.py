@@ -29,12 +29,19 @@ def test_throughput_is_all_samples_over_worker_0s_clock() -> None:
 
 def test_an_empty_table_gives_nan_everywhere() -> None:
     table = frames.empty("steps")
-    for function in (metrics.throughput_samples_s, metrics.mean_step_s, metrics.bytes_per_step, metrics.samples_per_step):
+    for function in (
+        metrics.throughput_samples_s,
+        metrics.mean_step_s,
+        metrics.bytes_per_step,
+        metrics.samples_per_step,
+        metrics.bytes_sent,
+    ):
         assert math.isnan(function(table))
     assert math.isnan(metrics.median_part_s(table, "encode"))
     assert math.isnan(metrics.compression_ratio(table, 4))
     assert math.isnan(metrics.final_accuracy(frames.empty("evals")))
     assert math.isnan(metrics.throughput_interval(table).low)
+    assert all(math.isnan(value) for value in metrics.breakdown_s(table).values())
 
 
 def test_the_background_counts_what_it_delivered_in_the_measured_part_over_all_of_it() -> None:
@@ -66,6 +73,39 @@ def test_the_interval_over_repeats_is_students() -> None:
     assert interval.low == pytest.approx(100 - 4.303 * 10 / math.sqrt(3))
     assert interval.method == "95 % Student t over 3 repeats"
     assert metrics.repeats_interval([90.0]).method == ""
+
+
+def test_the_median_of_few_repeats_has_students_interval_and_of_many_that_of_their_order() -> None:
+    few = [90.0, 100.0, 130.0]
+    assert metrics.median_interval(few) == metrics.repeats_interval(few)
+    assert metrics.median_interval(few).low <= 100.0 <= metrics.median_interval(few).high
+    six = metrics.median_interval([6.0, 1.0, 5.0, 2.0, 4.0, 3.0])  # least and most miss it with 2/64
+    assert (six.low, six.high, six.method) == (1.0, 6.0, "95 % of the median over 6 repeats")
+    nine = metrics.median_interval([float(value) for value in range(1, 10)])  # the second ones with 20/512, the third with 92/512
+    assert (nine.low, nine.high) == (2.0, 8.0)
+
+
+def test_idle_is_the_wait_for_the_last_worker_to_be_ready_and_the_parts_add_up() -> None:
+    table = steps([1.0, 1.0]).assign(encode_s=0.1, decode_s=0.1)
+    slow = table["rank"] == 1
+    table["t_s"] = table["step"] * 1.0 + np.where(slow, 0.05, 0.0)
+    table["compute_s"] = np.where(slow, 0.4, 0.2)
+    table["exchange_s"] = 0.8 - table["compute_s"]
+    assert metrics.idle_s(table).to_list() == pytest.approx([0.25, 0.0, 0.25, 0.0])
+    parts = metrics.breakdown_s(table)
+    assert list(parts) == list(metrics.PARTS)
+    assert parts == pytest.approx({"compute": 0.3, "encode": 0.1, "idle": 0.125, "exchange": 0.375, "decode": 0.1})
+    assert sum(parts.values()) == pytest.approx(1.0)
+
+
+def test_idle_is_never_longer_than_the_exchange() -> None:
+    table = steps([1.0]).assign(compute_s=[0.1, 0.9], encode_s=0.0, exchange_s=[0.3, 0.1], decode_s=0.0, t_s=0.0)
+    assert metrics.idle_s(table).to_list() == pytest.approx([0.3, 0.0])
+
+
+def test_what_a_worker_sent_in_all_is_the_mean_of_the_workers() -> None:
+    table = steps([1.0, 1.0]).assign(bytes_sent=[100.0, 300.0, 100.0, 300.0])
+    assert metrics.bytes_sent(table) == pytest.approx(400.0)
 
 
 def test_the_compression_ratio_is_against_a_ring() -> None:

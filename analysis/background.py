@@ -1,0 +1,128 @@
+"""Traffic that competed with the workers', and what it was left with: how much it got, of the link and beside the training.
+
+Read from a run's background.parquet: a row an interval of one entry of flows with `t_s` (its start), `source`, `target` and what
+was received, `goodput_bps` (or `bps`); `seconds` says how long an interval lasted, else it lasts to the entry's next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from analysis import metrics_time
+from analysis.load import Run, dig
+from analysis.metrics import NAN
+from analysis.queues import Direction, training_samples
+
+COLUMNS = ["t_s", "seconds", "source", "target", "flows", "bps"]
+PAUSE_S = 1.5  # a longer silence between two intervals is a pause
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """What background traffic got while it was on; NaN where there was none or it met no bottleneck."""
+
+    bps: float = NAN  # received, of all flows together
+    share: float = NAN  # of the tightest bottleneck's rate
+    jain: float = NAN  # Jain's index of training and background: 1 if both got the same, 0.5 if one got everything
+
+
+def read(run: Run) -> pd.DataFrame:
+    """Return the run's background intervals within its training, one row an interval; none where it had no such traffic."""
+    path = run.folder / "background.parquet"
+    try:
+        frame = pd.read_parquet(path) if path.is_file() else pd.DataFrame()
+    except (OSError, ValueError, pa.ArrowException):
+        return pd.DataFrame(columns=COLUMNS)
+    frame = frame.rename(columns={"goodput_bps": "bps"})
+    if not {"t_s", "source", "target", "bps"} <= set(frame.columns):
+        return pd.DataFrame(columns=COLUMNS)
+    frame = frame.sort_values("t_s", kind="stable").reset_index(drop=True)
+    entry = [frame[column] for column in ("entry", "source", "target") if column in frame]
+    if "seconds" not in frame:
+        gaps = frame["t_s"].groupby(entry).diff(-1).abs()
+        frame["seconds"] = gaps.where(gaps <= PAUSE_S).groupby(entry).ffill().bfill().fillna(1.0)
+    frame = frame.reindex(columns=COLUMNS)
+    inside = (frame["t_s"] + frame["seconds"] > 0) & (frame["t_s"] < metrics_time.end_s(run.steps))
+    return frame[inside & frame["bps"].notna()].reset_index(drop=True)
+
+
+def periods(intervals: pd.DataFrame) -> list[tuple[float, float, str]]:
+    """Return when there was background traffic: from, to, and who sent to whom; pauses of over a second part two periods."""
+    found: list[tuple[float, float, str]] = []
+    numbered = intervals.assign(flows=intervals["flows"].fillna(0).astype(int))
+    for _, rows in numbered.groupby(["source", "target", "flows"], sort=False):
+        flows, way = int(rows["flows"].iloc[0]), f"{rows['source'].iloc[0]} → {rows['target'].iloc[0]}"
+        words = f"{flows} flow{'s' * (flows > 1)} {way}" if flows else way
+        starts, ends = rows["t_s"].to_numpy(), (rows["t_s"] + rows["seconds"]).to_numpy()
+        cuts = np.flatnonzero(starts[1:] > ends[:-1] + PAUSE_S) + 1
+        for part in np.split(np.arange(len(rows)), cuts):
+            found.append((float(starts[part[0]]), float(ends[part[-1]]), words))
+    return sorted(found)
+
+
+def received_bps(intervals: pd.DataFrame, edges_s: metrics_time.Numbers) -> metrics_time.Numbers:
+    """Return what all background flows together received in each window; NaN in windows without any."""
+    received, covered = np.zeros(len(edges_s) - 1), np.zeros(len(edges_s) - 1)
+    for start_s, seconds, bps in intervals[["t_s", "seconds", "bps"]].to_numpy(dtype=float):
+        share = np.clip(np.minimum(edges_s[1:], start_s + seconds) - np.maximum(edges_s[:-1], start_s), 0.0, None)
+        received += bps * share
+        covered += share
+    return np.where(covered > 0, received / np.diff(edges_s), NAN)
+
+
+def fairness(run: Run) -> Fairness:
+    """Return how background traffic fared beside the training, on the tightest bottleneck of its path."""
+    intervals = read(run)
+    if intervals.empty:
+        return Fairness()
+    samples = training_samples(run)
+    worst = Fairness(bps=_mean_bps(intervals))
+    for (source, target), mine in intervals.groupby(["source", "target"], sort=False):
+        for way in _crossed(run, samples, str(source), str(target)):
+            one = _on(way.of(samples), mine)
+            if not one.share >= worst.share:  # or there is none yet
+                worst = Fairness(worst.bps, one.share, one.jain)
+    return worst
+
+
+def _mean_bps(intervals: pd.DataFrame) -> float:
+    """Return all that was received over the time in which anything was on."""
+    marks = sorted({*intervals["t_s"], *(intervals["t_s"] + intervals["seconds"])})
+    on = received_bps(intervals, np.asarray(marks))
+    lasts = np.diff(marks)
+    return float(np.nansum(on * lasts) / lasts[~np.isnan(on)].sum())
+
+
+def _crossed(run: Run, samples: pd.DataFrame, source: str, target: str) -> list[Direction]:
+    """Return the sampled bottlenecks on the way from one host to another, as the manifest's paths say."""
+    every = [Direction(*map(str, keys)) for keys, _ in samples.groupby(["link", "source", "target"])]
+    paths = dig(run.manifest, "paths") or []
+    path = next((path for path in paths if path and path[0] == source and path[-1] == target), None)
+    if path is None:
+        return []
+    hops = set(pairwise(path))
+    return [way for way in every if (way.source, way.target) in hops]
+
+
+def _on(samples: pd.DataFrame, intervals: pd.DataFrame) -> Fairness:
+    """Return the share and Jain's index on one direction, over the time in which these intervals were on."""
+    marks = np.unique(np.concatenate([intervals["t_s"], intervals["t_s"] + intervals["seconds"]]))
+    marks = marks[(marks >= samples["t_s"].min()) & (marks <= samples["t_s"].max())]
+    if len(marks) < 2:
+        return Fairness()
+    lasts = np.diff(marks)
+    background, all_bps = received_bps(intervals, marks), metrics_time.delivered_bps(samples, marks)
+    times, rates = metrics_time.configured_bps(samples)
+    rate = rates[np.clip(np.searchsorted(times, marks[:-1], side="right") - 1, 0, None)]
+    on = ~np.isnan(background) & ~np.isnan(all_bps)
+    if not on.any():
+        return Fairness()
+    got, sent, offered = (float((values[on] * lasts[on]).sum()) for values in (background, all_bps, rate))
+    rest = max(0.0, sent - got)
+    jain = (got + rest) ** 2 / (2 * (got**2 + rest**2)) if got + rest > 0 else NAN
+    return Fairness(share=got / offered if offered > 0 else NAN, jain=jain)

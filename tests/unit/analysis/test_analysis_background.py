@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_results import RATE_BPS, FakeRun, write_experiment
+
+from analysis import background, load, summarise
+from analysis.load import Run
+
+PATHS = {"paths": [["h5", "s1", "s2", "h6"], ["h6", "s2", "s1", "h5"], ["h1", "s1", "h5"]]}
+
+
+def run_with(folder: Path, rows: list[dict[str, Any]], sent_bps: float = 30e6) -> Run:
+    """Return a run of 5 s whose bottleneck sends so much, beside background traffic."""
+    write_experiment(folder, [FakeRun("none", step_s=0.25, manifest=PATHS)])
+    run = load(folder).runs[0]
+    links = run.links.drop(columns=["run", "scheme"])
+    links.assign(sent_bytes=(links["t_s"] + 1) * sent_bps / 8).to_parquet(run.folder / "links.parquet")
+    pd.DataFrame(rows).to_parquet(run.folder / "background.parquet")
+    return run
+
+
+def rows(bps: float = 10e6, name: str = "goodput_bps", source: str = "h5", target: str = "h6", **more: Any) -> list[dict[str, Any]]:
+    return [{"t_s": t, "seconds": 0.5, "source": source, "target": target, name: bps, **more} for t in (1.0, 1.5, 3.5, 4.0)]
+
+
+def test_without_background_traffic_nothing_is_claimed(tmp_path: Path) -> None:
+    folder = write_experiment(tmp_path / "x", [FakeRun("none")])
+    assert background.read(load(folder).runs[0]).empty
+    assert summarise(load(folder))[["background_bps", "background_share", "background_fairness"]].isna().all(axis=None)
+
+
+def test_share_and_fairness_are_of_the_bottleneck_on_its_path(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "x", rows(bps=10e6), sent_bps=30e6)  # 10 beside 20, of 40
+    found = background.fairness(run)
+    assert found.bps == pytest.approx(10e6)
+    assert found.share == pytest.approx(10e6 / RATE_BPS)
+    assert found.jain == pytest.approx(30**2 / (2 * (10**2 + 20**2)))
+    assert summarise(load(tmp_path / "x"))["background_share"].item() == pytest.approx(0.25)
+
+
+def test_flows_that_meet_no_bottleneck_have_no_share(tmp_path: Path) -> None:
+    found = background.fairness(run_with(tmp_path / "x", rows(source="h1", target="h5")))
+    assert found.bps == pytest.approx(10e6)
+    assert math.isnan(found.share) and math.isnan(found.jain)
+
+
+def test_entries_at_the_same_time_add_up(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "x", rows(bps=4e6, entry=0) + rows(bps=6e6, entry=1))
+    assert background.fairness(run).share == pytest.approx(10e6 / RATE_BPS)
+
+
+def test_periods_are_parted_by_pauses_and_say_who_sends(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "x", rows(flows=4))
+    assert background.periods(background.read(run)) == [(1.0, 4.5, "4 flows h5 → h6")]
+    late = run_with(tmp_path / "y", [row | {"t_s": row["t_s"] + 0.2 * (row["t_s"] > 3)} for row in rows()])
+    assert background.periods(background.read(late)) == [(1.0, 2.0, "h5 → h6"), (pytest.approx(3.7), pytest.approx(4.7), "h5 → h6")]
+
+
+def test_the_plain_columns_are_enough(tmp_path: Path) -> None:
+    plain = [{"t_s": t, "source": "h5", "target": "h6", "bps": 8e6} for t in (1.0, 2.0, 3.0)]
+    run = run_with(tmp_path / "x", plain)
+    intervals = background.read(run)
+    assert intervals["seconds"].to_list() == [1.0, 1.0, 1.0]
+    assert background.received_bps(intervals, np.array([0.0, 1.0, 1.5, 4.0, 5.0])).tolist() == pytest.approx(
+        [np.nan, 8e6, 8e6, np.nan], nan_ok=True
+    )
+
+
+def test_what_is_before_or_after_the_training_is_left_out(tmp_path: Path) -> None:
+    outside = [{"t_s": t, "seconds": 0.5, "source": "h5", "target": "h6", "goodput_bps": 1e6} for t in (-3.0, 6.0)]
+    assert background.read(run_with(tmp_path / "x", outside)).empty
+
+
+def test_a_file_that_is_something_else_is_no_background(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "x", [{"t_s": 1.0}])
+    assert background.read(run).empty
+    (run.folder / "background.parquet").write_bytes(b"broken")
+    assert background.read(run).empty
