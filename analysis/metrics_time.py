@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.metrics import NAN
 
 Numbers = npt.NDArray[np.float64]
-WINDOW_S = 1.0
+WINDOW_S = 0.5
 MOST_WINDOWS = 150  # about what a panel can show apart
 
 
@@ -25,7 +25,7 @@ def end_s(steps: pd.DataFrame) -> float:
 
 
 def window_edges_s(last_s: float) -> Numbers:
-    """Cut the time from 0 to `last_s` into equal windows of about 1 s, longer ones where they would be too many."""
+    """Cut the time from 0 to `last_s` into equal windows of about half a second, longer ones where they would be too many."""
     count = max(1, min(MOST_WINDOWS, math.floor(last_s / WINDOW_S))) if last_s > 0 else 1
     return np.linspace(0.0, max(last_s, WINDOW_S / 1000), count + 1)
 
@@ -48,15 +48,14 @@ def throughput_over_time(steps: pd.DataFrame, edges_s: Numbers) -> Numbers:
 
 
 def delivered_bps(samples: pd.DataFrame, edges_s: Numbers) -> Numbers:
-    """Return what one direction of a link sent in each window, from its samples; NaN where they do not reach."""
+    """Return what one direction of a link sent in each window, over the part of it that its samples cover; NaN for less than half."""
     mine = samples.groupby("t_s")["sent_bytes"].sum()  # of a direction with classes, of all of them
     if len(mine) < 2:
         return np.full(len(edges_s) - 1, NAN)
-    slack_s = 0.05  # a window may reach a little beyond the last sample
-    sent = np.interp(edges_s, mine.index.to_numpy(), mine.to_numpy())
-    covered = (edges_s >= mine.index[0] - slack_s) & (edges_s <= mine.index[-1] + slack_s)
-    growth = np.diff(sent)
-    return np.where(covered[:-1] & covered[1:] & (growth >= 0), 8 * growth / np.diff(edges_s), NAN)
+    covered_s = np.clip(edges_s, mine.index[0], mine.index[-1])
+    growth, lasts = np.diff(np.interp(covered_s, mine.index.to_numpy(), mine.to_numpy())), np.diff(covered_s)
+    known = (lasts >= 0.5 * np.diff(edges_s)) & (growth >= 0)
+    return np.divide(8 * growth, lasts, out=np.full(len(growth), NAN), where=known)
 
 
 def configured_bps(samples: pd.DataFrame) -> tuple[Numbers, Numbers]:

@@ -6,20 +6,23 @@ Figures are made without pyplot, so drawing leaves no state behind.
 from __future__ import annotations
 
 import importlib
+import math
 import textwrap
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from analysis.files import whole
@@ -30,6 +33,7 @@ INVALID_HATCH = "xxxx"
 REPLAY_HATCH = "...."
 INK, MUTED, GRID, INVALID = "#222222", "#666666", "#dddddd", "#b3261e"
 FOOTNOTE_PT = 7.0
+LEGEND_HANDLE_PT = 36.0  # of a legend's entry beside its text, with the space to the next one
 MAX_PIXELS = 60_000  # a side; the renderer ends at 65 536
 LINE_STYLES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 # From Paul Tol's muted palette, safe for colour-blind readers; only for schemes the registry does not know
@@ -168,14 +172,47 @@ def shorten(text: str, width: int, lines: int = 2) -> str:
     return "\n".join(textwrap.wrap(text, width, max_lines=lines, placeholder=" …"))
 
 
-def set_title(canvas: Canvas, text: str, entries: list[Artist] | None = None) -> None:
-    """Write the title on the left, and what the marks mean under it."""
-    canvas.suptitle(text + ("\n" if entries else ""), x=0.01, ha="left")  # the second line keeps room for the entries
+def set_title(canvas: Canvas, text: str, entries: Sequence[Artist] = ()) -> None:
+    """Write the title on the left, and what the marks mean under it, in as many rows as it takes."""
+    width_in = canvas.bbox.width / canvas.figure.dpi  # type: ignore[union-attr]
+    columns = _legend_columns([str(entry.get_label()) for entry in entries], 72 * (width_in - 0.1))
+    rows = math.ceil(len(entries) / columns) if entries else 0
+    canvas.suptitle(text + "\n" * rows, x=0.01, ha="left")  # the empty lines keep room for the entries
     if entries:
         inches = canvas.figure.dpi_scale_trans  # type: ignore[union-attr]
         below = canvas.transSubfigure + ScaledTranslation(0, -0.26, inches)
-        legend = canvas.legend(handles=entries, loc="upper left", bbox_to_anchor=(0, 1), bbox_transform=below, ncols=len(entries))
+        legend = canvas.legend(handles=list(entries), loc="upper left", bbox_to_anchor=(0, 1), bbox_transform=below, ncols=columns)
         legend.set_in_layout(False)
+
+
+def _legend_columns(labels: list[str], width_pt: float) -> int:
+    """Return in how many columns entries fit side by side, no more than their rows need; matplotlib fills columns from the top down."""
+    widths = [LEGEND_HANDLE_PT + 0.58 * RC["legend.fontsize"] * len(label) for label in labels]
+    for rows in range(1, len(labels) + 1):
+        columns = math.ceil(len(labels) / rows)
+        if sum(max(part) for part in np.array_split(widths, columns)) <= width_pt:
+            return columns
+    return 1
+
+
+def trace_look(style: SchemeStyle, valid: bool, place: int) -> dict[str, Any]:
+    """Return how a run's line over time is drawn: pale and with hollow markers if it is not valid; markers of neighbours do not meet."""
+    face = style.colour if valid else "white"
+    look: dict[str, Any] = {
+        "color": style.colour,
+        "linestyle": style.line,
+        "alpha": 1.0 if valid else 0.6,
+        "linewidth": 1.3 if valid else 1.0,
+    }
+    look |= {"marker": style.marker, "markersize": 5, "markerfacecolor": face, "markeredgecolor": "white" if valid else style.colour}
+    return look | {"markeredgewidth": 0.6, "markevery": (0.02 + 0.03 * (place % 5), 0.15)}
+
+
+def scheme_line(style: SchemeStyle, label: str | None = None, valid: bool = True) -> Line2D:
+    """Return a scheme's entry in the legend of a figure of lines."""
+    face = style.colour if valid else "white"
+    look: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "marker": style.marker, "markerfacecolor": face}
+    return Line2D([], [], label=label or style.label, markeredgecolor="white" if valid else style.colour, **look)
 
 
 def nothing(axes: Axes, reason: str) -> None:

@@ -86,10 +86,11 @@ def _curve(axes: Axes, run: Run, look: SchemeStyle) -> None:
         gid=run.slug,
     )
     end = curve.iloc[-1]
-    axes.plot([end["train_s"]], [end["accuracy"]], linestyle="none", clip_on=False, zorder=5, gid=f"{run.slug} end", **_marker(run, look))
+    axes.plot([end["train_s"]], [end["accuracy"]], linestyle="none", clip_on=False, zorder=5, gid=f"{run.slug} end", **marker(run, look))
 
 
-def _marker(run: Run, look: SchemeStyle) -> dict[str, Any]:
+def marker(run: Run, look: SchemeStyle) -> dict[str, Any]:
+    """Return how the end of a run's curve is marked: filled, hollow if it is not valid, a cross if it was cut short."""
     if not run.complete:
         return {"marker": "x", "color": look.colour, "markeredgewidth": 1.8}
     face = look.colour if run.valid else "white"
@@ -109,7 +110,7 @@ def _legend(runs: list[Run], styles: dict[str, SchemeStyle]) -> list[Line2D]:
         text = styles[slug].label + (f"  {100 * mean:.1f} %" if finals else "")
         verdict = good[0].verdict
         text += f" ({verdict.split(':')[0]})" if verdict else ""
-        look = _marker(good[0], styles[slug])
+        look = marker(good[0], styles[slug])
         entries.append((mean, Line2D([], [], label=text, linestyle=styles[slug].line, color=styles[slug].colour, **_without_colour(look))))
     return [entry for _, entry in sorted(entries, key=lambda pair: -pair[0])]
 

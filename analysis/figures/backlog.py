@@ -75,6 +75,7 @@ def draw_in(
             if j == 0:
                 axes.set_ylabel(styles[slug].label, rotation=0, ha="right", va="center", labelpad=6)
         panels[-1, j].set_xlabel("time since the first step (s)")
+        panels[-1, j].margins(x=0.01)
     rates = [_steady_rate_bps([ways[0].of(samples[run.slug]) for run in column.runs.values()]) for column in shown]
     _scale(panels, rates, both_ways=len(ways) > 1)
     arrows = f"{ways[0]} (up) and {ways[1]} (down)" if len(ways) > 1 else str(ways[0])

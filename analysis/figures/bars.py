@@ -1,4 +1,4 @@
-"""Horizontal bars, a group a scheme and a bar a workload: what `throughput` and `bytes_step` share."""
+"""Horizontal bars, a group a scheme and a bar a workload: what `throughput`, `bytes_step` and `breakdown` share."""
 
 from __future__ import annotations
 
@@ -68,16 +68,28 @@ def draw(
     axes: Axes, results: Results, table: pd.DataFrame, value: str, styles: dict[str, SchemeStyle]
 ) -> Iterator[tuple[float, float, pd.Series]]:
     """Draw a bar for each row of `summary.by_scheme` and yield its place and thickness, so that the caller can add to it."""
+    for place, thick, row in places(results, table):
+        look = style.bar_look(styles[row["scheme"]], row["workload"], bool(row["valid"]))
+        axes.barh(place, row[value], height=thick * 0.9, gid=row["run"], **look)
+        yield place, thick, row
+    frame(axes, results, styles)
+
+
+def places(results: Results, table: pd.DataFrame) -> Iterator[tuple[float, float, pd.Series]]:
+    """Yield the place and thickness of the bar of each row of `summary.by_scheme`."""
     schemes, workloads = list(results.schemes), results.workloads
     thick = GROUP / len(workloads)
     for _, row in table.iterrows():
         beside = [kind for kind in workloads if kind in set(table.loc[table["scheme"] == row["scheme"], "workload"])]
         place = schemes.index(row["scheme"]) + (beside.index(row["workload"]) - (len(beside) - 1) / 2) * thick
-        look = style.bar_look(styles[row["scheme"]], row["workload"], bool(row["valid"]))
-        axes.barh(place, row[value], height=thick * 0.9, gid=row["run"], **look)
         yield place, thick, row
+
+
+def frame(axes: Axes, results: Results, styles: dict[str, SchemeStyle]) -> None:
+    """Name the schemes beside their bars, the first on top."""
+    schemes = list(results.schemes)
     axes.set_yticks(range(len(schemes)), [styles[slug].label for slug in schemes])
-    axes.set_ylim(len(schemes) - 0.5, -0.5)  # first scheme on top
+    axes.set_ylim(len(schemes) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
 

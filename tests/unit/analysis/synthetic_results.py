@@ -34,6 +34,7 @@ class FakeRun:
     invalid_reasons: tuple[str, ...] = ()
     cell: dict[str, Any] = field(default_factory=dict)
     repeat: int = 0
+    changes: tuple[tuple[float, dict[str, Any]], ...] = ()  # when a link was changed, and the data of the event
     manifest: dict[str, Any] = field(default_factory=dict)  # overrides
 
     @property
@@ -55,7 +56,7 @@ def write_experiment(folder: Path, runs: list[FakeRun], also_planned: tuple[str,
 def write_run(folder: Path, run: FakeRun) -> None:
     folder.mkdir()
     (folder / "manifest.json").write_text(json.dumps(manifest(run)))
-    tables = {"steps": steps(run), "evals": evals(run), "links": links(run), "events": events()}
+    tables = {"steps": steps(run), "evals": evals(run), "links": links(run), "events": events(run)}
     if run.status == "complete":
         for name, rows in tables.items():
             pd.DataFrame(rows, columns=list(rows[0]) if rows else EVAL_COLUMNS).to_parquet(folder / f"{name}.parquet")
@@ -173,8 +174,15 @@ def links(run: FakeRun) -> list[dict[str, Any]]:
     return rows
 
 
-def events() -> list[dict[str, Any]]:
-    return [{"t_s": -1.0, "kind": "start", "text": "workers started", "data": "{}"}]
+def events(run: FakeRun) -> list[dict[str, Any]]:
+    changed = [{"t_s": t_s, "kind": "link_changed", "text": "a change", "data": json.dumps(data)} for t_s, data in run.changes]
+    return [{"t_s": -1.0, "kind": "start", "text": "workers started", "data": "{}"}, *changed]
+
+
+def rewrite(folder: Path, table: str, **columns: Any) -> None:
+    """Give a complete run's table other values: numbers, or functions of the table."""
+    path = folder / f"{table}.parquet"
+    pd.read_parquet(path).assign(**columns).to_parquet(path)
 
 
 def _lines(path: Path, rows: list[dict[str, Any]]) -> None:

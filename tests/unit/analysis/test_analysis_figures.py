@@ -6,28 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.artist import Artist
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
-from matplotlib.text import Text
+from drawn import bars, lines, texts
 from synthetic_results import FakeRun, write_experiment
 
 from analysis import load, style, summarise, words, write_report
 from analysis.figures import FIGURES, accuracy_time, backlog, bytes_step, overview, throughput
 from analysis.load import Results
-
-
-def lines(figure: Figure) -> dict[str, Line2D]:
-    return {str(line.get_gid()): line for axes in figure.axes for line in axes.lines if line.get_gid()}
-
-
-def bars(figure: Figure) -> dict[str, Rectangle]:
-    return {str(bar.get_gid()): bar for axes in figure.axes for bar in axes.patches if isinstance(bar, Rectangle) and bar.get_gid()}
-
-
-def texts(figure: Artist) -> str:
-    return "\n".join(text.get_text() for text in figure.findobj(Text))
 
 
 @pytest.fixture
@@ -183,18 +167,23 @@ def test_the_report_writes_everything_and_says_what_was_wrong(folder: Path) -> N
     (folder / "topk-0.1-train-0" / "links.parquet").write_bytes(b"broken")
     report = write_report(folder)
     names = {path.relative_to(folder).as_posix() for path in report.paths}
-    drawn = [name for name in FIGURES if not name.startswith("heatmap")]
+    drawn = [name for name in FIGURES if name not in report.skipped]
+    assert {"overview", "accuracy_time", "accuracy_bytes", "throughput", "breakdown", "bits_value", "backlog", "backlog_share"} <= set(
+        drawn
+    )
     assert names == {"summary.csv", "table.csv", "table.parquet"} | {f"figures/{name}.{kind}" for name in drawn for kind in ("png", "pdf")}
     assert all(path.stat().st_size > 0 for path in report.paths)
     assert len(report.problems) == 1
-    assert set(report.skipped) == set(FIGURES) - set(drawn)
-    assert set(report.skipped.values()) == {"fewer than two numbers are swept"}
+    assert report.skipped == {name: FIGURES[name].reason(load(folder)) for name in FIGURES if name not in drawn}
+    assert report.skipped["heatmap_winner"] == "fewer than two numbers are swept"
 
 
 def test_the_report_skips_a_figure_with_nothing_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "save", lambda figure, folder, name: [])
     folder = write_experiment(tmp_path / "x", [FakeRun("none", workload="replay")])
-    assert [name for name in write_report(folder).skipped if not name.startswith("heatmap")] == ["accuracy_time"]
+    skipped = write_report(folder).skipped
+    assert skipped["accuracy_time"] == skipped["accuracy_bytes"] == "no run has an evaluation (replay does not train)"
+    assert "throughput" not in skipped
     assert json.loads((folder / "experiment.json").read_text())["name"] == "x"
 
 

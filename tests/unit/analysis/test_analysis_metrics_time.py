@@ -22,8 +22,8 @@ def link(times_s: list[float], sent: list[float], rates: list[float]) -> pd.Data
     return pd.DataFrame({"t_s": times_s, "sent_bytes": sent, "rate_bps": rates})
 
 
-def test_windows_are_a_second_and_longer_where_there_would_be_too_many() -> None:
-    assert metrics_time.window_edges_s(3.9).tolist() == pytest.approx([0, 1.3, 2.6, 3.9])
+def test_windows_are_half_a_second_and_longer_where_there_would_be_too_many() -> None:
+    assert metrics_time.window_edges_s(1.8).tolist() == pytest.approx([0, 0.6, 1.2, 1.8])
     assert metrics_time.window_edges_s(0.4).tolist() == pytest.approx([0, 0.4])
     assert len(metrics_time.window_edges_s(1e5)) == metrics_time.MOST_WINDOWS + 1
     assert len(metrics_time.window_edges_s(math.nan)) == 2
@@ -45,7 +45,8 @@ def test_evaluations_are_not_counted_as_slow_training() -> None:
 def test_a_link_delivered_what_its_counter_grew_by() -> None:
     samples = link([0.0, 1.0, 2.0], [1000, 2000, 5000], [8e4] * 3)
     assert metrics_time.delivered_bps(samples, np.array([0.0, 1.0, 2.0])).tolist() == pytest.approx([8000, 24000])
-    assert np.isnan(metrics_time.delivered_bps(samples, np.array([2.0, 3.0]))).all()
+    assert metrics_time.delivered_bps(samples, np.array([0.0, 1.0, 2.4])).tolist() == pytest.approx([8000, 24000])
+    assert np.isnan(metrics_time.delivered_bps(samples, np.array([1.8, 3.0]))).all()
     classes = pd.concat([samples, samples])
     assert metrics_time.delivered_bps(classes, np.array([0.0, 1.0])).tolist() == pytest.approx([16000])
 

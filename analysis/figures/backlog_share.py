@@ -1,0 +1,96 @@
+"""How often the bottleneck's queue held how much: for each backlog, the share of the time in which it held more, a line a scheme."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from analysis import queues, style, words
+from analysis.figures import backlog, facets
+from analysis.figures.columns import Column, columns, left_out
+from analysis.figures.registry import Drawing
+from analysis.load import Results, Run
+from analysis.metrics_time import Numbers
+from analysis.style import SchemeStyle
+
+TITLE = "How full the bottleneck's queue is"
+MOST_PANELS = 6
+POINTS = 300
+
+
+def reason(results: Results) -> str | None:
+    """Say why there is nothing to draw, or None."""
+    if why := backlog.reason(results):
+        return why
+    return None if any(len(_with_limit(run)) for run in results.runs) else "no bottleneck's queue has a limit"
+
+
+def draw(results: Results) -> Figure | None:
+    """Draw one panel a cell and workload, the samples of all repeats together."""
+    if reason(results):
+        return None
+    with style.look():
+        every = columns(results)
+        shown = every[:MOST_PANELS]
+        styles = style.scheme_styles(results.schemes)
+        samples = [{slug: pd.concat([_with_limit(run) for run in runs]) for slug, runs in column.repeats.items()} for column in shown]
+        runs = [run for column in shown for repeats in column.repeats.values() for run in repeats]
+        way = queues.directions(pd.concat([frame for one in samples for frame in one.values()], ignore_index=True), runs)[0]
+        figure, panels = facets.grid(len(shown), 3.4 if len(shown) == 1 else 2.6)
+        entries: dict[str, Line2D] = {}
+        for axes, column, mine in zip(panels, shown, samples, strict=True):
+            filled = {slug: way.of(frame) for slug, frame in mine.items() if len(way.of(frame))}
+            entries = _panel(axes, column, filled, styles, say_waits=len(shown) == 1) | entries
+        facets.tidy(panels, [(0.0, 1.0)])
+        panels[0].set_ylim(bottom=0)
+        style.set_title(figure, f"{TITLE}, {way}", list(entries.values()))
+        extra = ["Beside names: the wait that 95 % of the time was not exceeded."] * (len(shown) == 1)
+        extra += [*backlog.busiest(shown), *left_out(len(every), len(shown))]
+        style.footnote(figure, words.small_print(results, runs, extra))
+    return figure
+
+
+def exceedance(values: Numbers) -> tuple[Numbers, Numbers]:
+    """Return levels from 0 to the largest value, and the share of the values above each."""
+    ordered = np.sort(values)
+    levels = np.linspace(0.0, ordered[-1], POINTS)
+    return levels, 1 - np.searchsorted(ordered, levels, side="right") / len(ordered)
+
+
+def _panel(
+    axes: Axes, column: Column, samples: dict[str, pd.DataFrame], styles: dict[str, SchemeStyle], say_waits: bool
+) -> dict[str, Line2D]:
+    """Draw the lines of one panel and return what they mean."""
+    entries = {}
+    for place, (slug, mine) in enumerate(samples.items()):
+        valid = column.runs[slug].valid
+        levels, shares = exceedance((mine["backlog_bytes"] / mine["queue_bytes"]).to_numpy(dtype=float))
+        axes.plot(levels, shares, gid=f"{slug} share {column.title}".strip(), **style.trace_look(styles[slug], valid, place))
+        wait_ms = 1e3 * queues.waits_s(mine).quantile(0.95)
+        label = styles[slug].label + (f": {wait_ms:.2g} ms" if say_waits and not np.isnan(wait_ms) else "")
+        entries[slug] = style.scheme_line(styles[slug], label + " (not valid)" * (not valid), valid)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+    axes.set_ylabel("share of the time above")
+    axes.set_xlabel("backlog, of the queue's limit")
+    axes.set_title(column.title)
+    return entries
+
+
+def _with_limit(run: Run) -> pd.DataFrame:
+    samples = queues.training_samples(run)
+    return samples[samples["queue_bytes"] > 0]
+
+
+FIGURE = Drawing(
+    "backlog_share",
+    TITLE,
+    "For each backlog the share of the training in which more was waiting; the lower a line, the shorter the queue a packet meets.",
+    75,
+    reason,
+    draw,
+)
