@@ -75,12 +75,12 @@ class Heatmap:
 
 def _throughput(results: Results, shown: list[Grid], table: pd.DataFrame) -> tuple[Figure, list[Artist], list[str]]:
     panels = [(grid, slug, grid.throughput(slug)) for grid in shown for slug in grid.schemes]
-    return _maps(panels, "cividis", "samples/s, all workers", _three_digits, None)
+    return _maps(panels, "cividis", "samples/s", _three_digits, None)
 
 
 def _speedup(results: Results, shown: list[Grid], table: pd.DataFrame) -> tuple[Figure, list[Artist], list[str]]:
     panels = [(grid, slug, grid.speedup(slug)) for grid in shown for slug in grid.schemes if slug != summary.BASELINE]
-    figure, entries, sentences = _maps(panels, "PuOr_r", "times the throughput of no compression", lambda value: f"{value:.2f}x", 1.0)
+    figure, entries, sentences = _maps(panels, "PuOr_r", "speed-up", lambda value: f"{value:.2f}x", 1.0)
     for entry in entries:
         if entry.get_label() == "no data":
             entry.set_label("no data, or no valid run without compression")
