@@ -209,10 +209,10 @@ def trace_look(style: SchemeStyle, valid: bool, place: int) -> dict[str, Any]:
 
 
 def scheme_line(style: SchemeStyle, label: str | None = None, valid: bool = True) -> Line2D:
-    """Return a scheme's entry in the legend of a figure of lines."""
-    face = style.colour if valid else "white"
-    look: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "marker": style.marker, "markerfacecolor": face}
-    return Line2D([], [], label=label or style.label, markeredgecolor="white" if valid else style.colour, **look)
+    """Return a scheme's entry in the legend of a figure of lines; one that is not valid says so and has a hollow marker."""
+    face, edge, note = (style.colour, "white", "") if valid else ("white", style.colour, " (not valid)")
+    look: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "marker": style.marker}
+    return Line2D([], [], label=(label or style.label) + note, markerfacecolor=face, markeredgecolor=edge, **look)
 
 
 def nothing(axes: Axes, reason: str) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from analysis import queues, style, words
-from analysis.figures import backlog, facets
+from analysis.figures import backlog, facets, timelines
 from analysis.figures.columns import Column, columns, left_out
 from analysis.figures.registry import Drawing
 from analysis.load import Results, Run
@@ -41,13 +42,17 @@ def draw(results: Results) -> Figure | None:
         runs = [run for column in shown for repeats in column.repeats.values() for run in repeats]
         way = queues.directions(pd.concat([frame for one in samples for frame in one.values()], ignore_index=True), runs)[0]
         figure, panels = facets.grid(len(shown), 3.4 if len(shown) == 1 else 2.6)
-        entries: dict[str, Line2D] = {}
+        waits_ms: dict[str, float] = {}
         for axes, column, mine in zip(panels, shown, samples, strict=True):
-            filled = {slug: way.of(frame) for slug, frame in mine.items() if len(way.of(frame))}
-            entries = _panel(axes, column, filled, styles, say_waits=len(shown) == 1) | entries
+            waits_ms |= _panel(axes, column, {slug: way.of(frame) for slug, frame in mine.items() if len(way.of(frame))}, styles)
         facets.tidy(panels, [(0.0, 1.0)])
         panels[0].set_ylim(bottom=0)
-        style.set_title(figure, f"{TITLE}, {way}", list(entries.values()))
+        slugs = [slug for slug in results.schemes if slug in waits_ms]
+        if len(shown) == 1:
+            styles |= {
+                slug: replace(styles[slug], label=f"{styles[slug].label}: {waits_ms[slug]:.2g} ms") for slug in slugs if waits_ms[slug] >= 0
+            }
+        style.set_title(figure, f"{TITLE}, {way}", timelines.legend(slugs, shown, styles))
         extra = ["Beside names: the wait that 95 % of the time was not exceeded."] * (len(shown) == 1)
         extra += [*backlog.busiest(shown), *left_out(len(every), len(shown))]
         style.footnote(figure, words.small_print(results, runs, extra))
@@ -61,24 +66,20 @@ def exceedance(values: Numbers) -> tuple[Numbers, Numbers]:
     return levels, 1 - np.searchsorted(ordered, levels, side="right") / len(ordered)
 
 
-def _panel(
-    axes: Axes, column: Column, samples: dict[str, pd.DataFrame], styles: dict[str, SchemeStyle], say_waits: bool
-) -> dict[str, Line2D]:
-    """Draw the lines of one panel and return what they mean."""
-    entries = {}
+def _panel(axes: Axes, column: Column, samples: dict[str, pd.DataFrame], styles: dict[str, SchemeStyle]) -> dict[str, float]:
+    """Draw the lines of one panel and return the wait of each scheme that 95 % of the time was not exceeded."""
+    waits_ms = {}
     for place, (slug, mine) in enumerate(samples.items()):
-        valid = column.runs[slug].valid
         levels, shares = exceedance((mine["backlog_bytes"] / mine["queue_bytes"]).to_numpy(dtype=float))
-        axes.plot(levels, shares, gid=f"{slug} share {column.title}".strip(), **style.trace_look(styles[slug], valid, place))
-        wait_ms = 1e3 * queues.waits_s(mine).quantile(0.95)
-        label = styles[slug].label + (f": {wait_ms:.2g} ms" if say_waits and not np.isnan(wait_ms) else "")
-        entries[slug] = style.scheme_line(styles[slug], label + " (not valid)" * (not valid), valid)
+        look = style.trace_look(styles[slug], column.runs[slug].valid, place)
+        axes.plot(levels, shares, gid=f"{slug} share {column.title}".strip(), **look)
+        waits_ms[slug] = 1e3 * float(queues.waits_s(mine).quantile(0.95))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
     axes.set_ylabel("share of the time above")
     axes.set_xlabel("backlog, of the queue's limit")
     axes.set_title(column.title)
-    return entries
+    return waits_ms
 
 
 def _with_limit(run: Run) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from analysis import style, summary, words
@@ -51,7 +52,8 @@ def draw(results: Results) -> Figure | None:
         facets.tidy(panels, limits)
         panels[0].set_ylim(bottom=0)
         entries = [style.scheme_line(look) for look in styles.values()]
-        entries += [style.scheme_line(SchemeStyle("not valid", style.MUTED, "o"), valid=False)] * (not points["valid"].all())
+        hollow = Line2D([], [], label="not valid", linestyle="none", marker="o", markerfacecolor="white", markeredgecolor=style.MUTED)
+        entries += [hollow] * (not points["valid"].all())
         style.set_title(figure, TITLE, entries)
         methods = points["interval"].dropna().unique()
         extra = ["Medians over repeats.", *[f"Error bars: {'; '.join(methods)}."] * bool(len(methods))]

@@ -54,8 +54,5 @@ def time_axis(panels: np.ndarray, shown: list[Column], has_changes: bool) -> Non
 
 def legend(slugs: Sequence[str], shown: list[Column], styles: dict[str, SchemeStyle]) -> list[Line2D]:
     """Return an entry a scheme, which says if no run of it that is shown is valid."""
-    entries = []
-    for slug in slugs:
-        valid = any(column.runs[slug].valid for column in shown if slug in column.runs)
-        entries.append(style.scheme_line(styles[slug], styles[slug].label + " (not valid)" * (not valid), valid))
-    return entries
+    valid = {slug: any(column.runs[slug].valid for column in shown if slug in column.runs) for slug in slugs}
+    return [style.scheme_line(styles[slug], valid=valid[slug]) for slug in slugs]
