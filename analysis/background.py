@@ -6,6 +6,7 @@ was received, `goodput_bps` (or `bps`); `seconds` says how long an interval last
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,7 +27,6 @@ PAUSE_S = 1.5  # a longer silence between two intervals is a pause
 class Fairness:
     """What background traffic got while it was on; NaN where there was none or it met no bottleneck."""
 
-    bps: float = NAN  # received, of all flows together
     share: float = NAN  # of the tightest bottleneck's rate
     jain: float = NAN  # Jain's index of training and background: 1 if both got the same, 0.5 if one got everything
 
@@ -75,38 +75,22 @@ def received_bps(intervals: pd.DataFrame, edges_s: metrics_time.Numbers) -> metr
     return np.where(covered > 0, received / np.diff(edges_s), NAN)
 
 
+def over(run: Run, intervals: pd.DataFrame, way: Direction) -> pd.DataFrame:
+    """Return the intervals of flows that cross one direction of a link, as the manifest's paths say."""
+    paths = {(path[0], path[-1]): set(pairwise(path)) for path in dig(run.manifest, "paths") or [] if path}
+    ends = zip(intervals["source"], intervals["target"], strict=True)
+    return intervals[[(way.source, way.target) in paths.get(pair, ()) for pair in ends]]
+
+
 def fairness(run: Run) -> Fairness:
-    """Return how background traffic fared beside the training, on the tightest bottleneck of its path."""
+    """Return how background traffic fared beside the training, on the bottleneck that left it least."""
     intervals = read(run)
     if intervals.empty:
         return Fairness()
-    samples = training_samples(run)
-    worst = Fairness(bps=_mean_bps(intervals))
-    for (source, target), mine in intervals.groupby(["source", "target"], sort=False):
-        for way in _crossed(run, samples, str(source), str(target)):
-            one = _on(way.of(samples), mine)
-            if not one.share >= worst.share:  # or there is none yet
-                worst = Fairness(worst.bps, one.share, one.jain)
-    return worst
-
-
-def _mean_bps(intervals: pd.DataFrame) -> float:
-    """Return all that was received over the time in which anything was on."""
-    marks = sorted({*intervals["t_s"], *(intervals["t_s"] + intervals["seconds"])})
-    on = received_bps(intervals, np.asarray(marks))
-    lasts = np.diff(marks)
-    return float(np.nansum(on * lasts) / lasts[~np.isnan(on)].sum())
-
-
-def _crossed(run: Run, samples: pd.DataFrame, source: str, target: str) -> list[Direction]:
-    """Return the sampled bottlenecks on the way from one host to another, as the manifest's paths say."""
-    every = [Direction(*map(str, keys)) for keys, _ in samples.groupby(["link", "source", "target"])]
-    paths = dig(run.manifest, "paths") or []
-    path = next((path for path in paths if path and path[0] == source and path[-1] == target), None)
-    if path is None:
-        return []
-    hops = set(pairwise(path))
-    return [way for way in every if (way.source, way.target) in hops]
+    found = [Fairness()]
+    for keys, samples in training_samples(run).groupby(["link", "source", "target"]):
+        found.append(_on(samples, over(run, intervals, Direction(*map(str, keys)))))
+    return min(found, key=lambda one: one.share if one.share >= 0 else math.inf)
 
 
 def _on(samples: pd.DataFrame, intervals: pd.DataFrame) -> Fairness:

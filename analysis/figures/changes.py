@@ -87,7 +87,7 @@ def _column(panels: list[Axes], column: Column, styles: dict[str, SchemeStyle]) 
         if way is not None:
             delivered = metrics_time.delivered_bps(way.of(samples[run.slug]), edges_s)
             panels[2].plot(middles_s, delivered / 1e6, gid=f"{run.slug} delivered", **look)
-        rival = background.read(run)
+        rival = background.over(run, background.read(run), way) if way else background.read(run)
         if len(rival):
             got = background.received_bps(rival, edges_s)
             panels[2].plot(middles_s, got / 1e6, gid=f"{run.slug} background", **look | {"linestyle": ":", "marker": None})

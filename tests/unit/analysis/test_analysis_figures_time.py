@@ -114,10 +114,12 @@ def test_a_trace_of_very_many_changes_is_not_marked_line_by_line(tmp_path: Path)
 
 
 def test_background_traffic_is_shaded_and_its_share_drawn(tmp_path: Path) -> None:
-    results = changing(tmp_path / "x", FakeRun("none"))
+    paths = {"paths": [["h5", "s1", "s2", "h6"], ["h6", "s2", "s1", "h5"]]}
+    results = changing(tmp_path / "x", FakeRun("none", manifest=paths))
     assert changes.reason(results) == "no link was changed and there was no background traffic while a run trained"
     assert changes.draw(results) is None
     rows = [{"t_s": t, "source": "h5", "target": "h6", "bps": 3e6} for t in (1.0, 2.0)]
+    rows += [{"t_s": t, "source": "h6", "target": "h5", "bps": 9e6} for t in (1.0, 2.0)]  # the other way, not over what is shown
     pd.DataFrame(rows).to_parquet(results.runs[0].folder / "background.parquet")
     figure = drawing(load(results.folder))
     for axes in figure.axes:
@@ -126,7 +128,7 @@ def test_background_traffic_is_shaded_and_its_share_drawn(tmp_path: Path) -> Non
     got = np.array(xy(lines(figure)["none-train-0 background"])[1])
     assert got[2:6].tolist() == pytest.approx([3.0] * 4)
     assert np.isnan(got[[0, 1, 6, 9]]).all()
-    assert "Background: h5 → h6." in texts(figure).replace("\n", " ")
+    assert "Background: h5 → h6; h6 → h5." in texts(figure).replace("\n", " ")
 
 
 def test_a_run_that_is_not_valid_is_pale_hollow_and_says_so(tmp_path: Path) -> None:
