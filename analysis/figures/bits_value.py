@@ -64,7 +64,7 @@ def _panel(axes: Axes, column: Column, styles: dict[str, SchemeStyle], say_media
     last = 1.0
     for run in column.runs.values():
         bits = _bits(run)
-        for way in bits.columns:
+        for way in bits.columns[bits.notna().any()]:
             steps, values = _binned(bits[way].dropna())
             look: dict[str, Any] = {"color": styles[run.scheme].colour, "linestyle": styles[run.scheme].line}
             look |= {"alpha": 1.0 if run.valid else 0.55, "marker": MARKERS[way], "markeredgecolor": "white", "markeredgewidth": 0.6}

@@ -113,7 +113,8 @@ def _configured(axes: Axes, samples: pd.DataFrame) -> None:
 def _bandwidth_axis(row: list[Axes]) -> None:
     """Scale the panels to what was delivered and configured; a rate that is as good as no limit is off them."""
     values = {str(line.get_gid()): np.asarray(line.get_ydata(), float) for axes in row for line in axes.lines}
-    delivered = max((np.nanmax(y) for gid, y in values.items() if gid.endswith((" delivered", " background"))), default=0.0)
+    measured = [y for gid, y in values.items() if gid.endswith((" delivered", " background"))]
+    delivered = max((mbps for y in measured for mbps in y if not np.isnan(mbps)), default=0.0)
     limits = [limit for gid, y in values.items() if gid == "configured" for limit in y if limit <= UNLIMITED * delivered]
     row[0].set_ylim(0, 1.08 * max([delivered, *limits, 1e-3]))
     row[0].set_ylabel("Mbit/s")

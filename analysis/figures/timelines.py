@@ -27,7 +27,7 @@ def draw_ratio(axes: Axes, run: Run, look: dict[str, Any]) -> None:
 def ratio_axis(row: Sequence[Axes]) -> None:
     """Give panels of ratios one logarithmic axis up to 1."""
     drawn = [line for axes in row for line in axes.lines if str(line.get_gid()).endswith(" ratio")]
-    lowest = min((float(np.nanmin(np.asarray(line.get_ydata(), float))) for line in drawn), default=1.0)
+    lowest = min((ratio for line in drawn for ratio in np.asarray(line.get_ydata(), float) if ratio > 0), default=1.0)
     row[0].set_yscale("log")
     row[0].set_ylim(min(0.5, lowest / 1.6), 1.6)
     row[0].set_ylabel("ratio")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
 import pytest
-from synthetic_results import FakeRun, write_experiment
+from synthetic_results import FakeRun, rewrite, write_experiment
 
 from analysis import load
 from analysis.figures import FIGURES
@@ -54,3 +55,15 @@ def test_figures_of_runs_without_a_step_say_so(tmp_path: Path) -> None:
     results = load(write_experiment(tmp_path / "x", [FakeRun("none", steps=0, accuracies=(), link_samples=0, status="running")]))
     assert {name for name, figure in FIGURES.items() if not figure.reason(results)} == set()
     assert all(figure.draw(results) is None for figure in FIGURES.values())
+
+
+def test_a_run_whose_records_have_gaps_spoils_no_figure_of_the_others(tmp_path: Path) -> None:
+    change = ((1.0, {"link": "bottleneck", "rate_bps": 1e6}),)
+    folder = write_experiment(
+        tmp_path / "x", [FakeRun("none", changes=change), FakeRun("dc2", changes=change), FakeRun("3lc", changes=change)]
+    )
+    rewrite(folder / "none-train-0", "links", sent_bytes=math.nan, rate_bps=math.nan)
+    rewrite(folder / "dc2-train-0", "steps", ratio=math.nan, bytes_sent=math.nan)
+    results = load(folder)
+    drawn = {name for name, figure in FIGURES.items() if figure.draw(results) is not None}
+    assert {"changes", "bits_value", "backlog", "backlog_share", "breakdown", "accuracy_bytes"} <= drawn
