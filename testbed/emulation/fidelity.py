@@ -5,8 +5,9 @@ the backlog at its start could fill it (backlog >= rate x dt): then the queue ca
 intervals count: one alone holds a few frames, and a backlog just over the bar is seen right before a frame leaves more often
 than right after. A backlog also means that the token bucket is spent, so its first burst is before the run.
 
-The frames at a run's two ends are counted wholly or not at all, so short runs scatter. Where that scatter is too large to tell a good
-queue from a bad one, nothing is claimed.
+A frame leaves all at once, ahead of the tokens that pay for it, so the frames at a run's two ends are counted wholly or not at all: most of
+that is put right by what the last frame still owes at each sample. Short runs scatter all the same. Where that scatter is too large to tell
+a good queue from a bad one, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ class _Intervals:
     total_s: float
 
 
-def fidelity(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps: Floats) -> Fidelity:
-    """Judge one queue from its samples, in order of time."""
-    return _judge(_backlogged(time_s, sent_bytes, backlog_bytes, rate_bps))
+def fidelity(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps: Floats, sent_packets: Floats | None = None) -> Fidelity:
+    """Judge one queue from its samples, in order of time; by how many packets were sent it knows how large they were."""
+    served_bytes = sent_bytes if sent_packets is None else sent_bytes - _owed_bytes(time_s, sent_bytes, sent_packets, rate_bps)
+    return _judge(_backlogged(time_s, served_bytes, backlog_bytes, rate_bps))
 
 
 def worst_of(queues: list[Fidelity]) -> Fidelity:
@@ -78,6 +80,18 @@ def _backlogged(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_
     counted = _in_long_runs(counted, run, seconds, configured_bits) & (seconds > 0)
     total_s = float(time_s[-1] - time_s[0]) if len(time_s) else 0.0
     return _Intervals(time_s[:-1][counted], seconds[counted], delivered_bits[counted], configured_bits[counted], run[counted], total_s)
+
+
+def _owed_bytes(time_s: Floats, sent_bytes: Floats, sent_packets: Floats, rate_bps: Floats) -> Floats:
+    """Return how much of the last frame that left is not paid for yet at each sample; half-way between two samples it left, we say."""
+    if len(time_s) < 2:
+        return np.zeros(len(time_s))
+    packets = np.diff(sent_packets, prepend=sent_packets[0])
+    last = np.maximum.accumulate(np.where(packets > 0, np.arange(len(time_s)), 0))  # of the samples, the first one after that frame
+    size_bytes = (np.diff(sent_bytes, prepend=sent_bytes[0]) / np.maximum(packets, 1))[last]
+    left_s = (time_s[last] + time_s[np.maximum(last - 1, 0)]) / 2
+    owed: Floats = np.where(last > 0, np.maximum(0.0, size_bytes - rate_bps / 8 * (time_s - left_s)), 0.0)
+    return owed
 
 
 def _near_a_change(time_s: Floats, rate_bps: Floats) -> npt.NDArray[np.bool_]:

@@ -67,7 +67,7 @@ def window(snapshots: list[dict[str, Any]], start_s: float, end_s: float) -> Win
 def queue_fidelity(links: pd.DataFrame, network: Network) -> tuple[Fidelity, dict[str, Fidelity]]:
     """Judge the bottlenecks from their samples (columns as in docs/results.md, `mono_s` or `t_s` as time)."""
     time = "t_s" if "t_s" in links.columns else "mono_s"
-    columns = [time, "sent_bytes", "backlog_bytes", "rate_bps"]
+    columns = [time, "sent_bytes", "backlog_bytes", "rate_bps", "sent_packets"]
     found = {}
     for direction in network.directions():
         if direction.bottleneck and direction.spec.rate_bps is not None:
@@ -86,7 +86,9 @@ def _together(links: pd.DataFrame, spec: LinkSpec, time: str) -> list[pd.DataFra
     it must have its most while the others leave it that much, so elsewhere its backlog is no reason to expect anything.
     """
     fillers = [one.name for one in spec.classes if one.max_bps == spec.rate_bps]
-    table = links.pivot_table(index=time, columns="queue", values=["sent_bytes", "backlog_bytes", "rate_bps"]).ffill().dropna()
+    table = (
+        links.pivot_table(index=time, columns="queue", values=["sent_bytes", "backlog_bytes", "rate_bps", "sent_packets"]).ffill().dropna()
+    )
     if table.empty:
         return []
     whole = pd.DataFrame(
@@ -95,6 +97,7 @@ def _together(links: pd.DataFrame, spec: LinkSpec, time: str) -> list[pd.DataFra
             "sent_bytes": table["sent_bytes"].to_numpy().sum(axis=1),
             "backlog_bytes": table["backlog_bytes"][fillers].to_numpy().sum(axis=1),
             "rate_bps": table["rate_bps"].to_numpy().max(axis=1),
+            "sent_packets": table["sent_packets"].to_numpy().sum(axis=1),
         }
     )
     found = [whole]
@@ -108,7 +111,9 @@ def _together(links: pd.DataFrame, spec: LinkSpec, time: str) -> list[pd.DataFra
         left_bits = most_bps * ((spec.rate_bps or 0.0) / one.max_bps - 1) * np.diff(own.index, append=np.inf)
         has_its_most = np.diff(others, append=np.inf) * 8 <= left_bits
         backlog = np.where(has_its_most, own["backlog_bytes"][one.name].to_numpy(), 0.0)
-        found.append(pd.DataFrame({time: own.index, "sent_bytes": sent, "backlog_bytes": backlog, "rate_bps": most_bps}))
+        packets = own["sent_packets"][one.name].to_numpy()
+        judged = {"sent_bytes": sent, "backlog_bytes": backlog, "rate_bps": most_bps, "sent_packets": packets}
+        found.append(pd.DataFrame({time: own.index, **judged}))
     return found
 
 

@@ -58,7 +58,15 @@ def folder(tmp_path):
     write_lines(
         folder.stream / "usage.jsonl", [usage(99.0, 0.0, 0.0), usage(101.0, 5.0, 1.0), usage(109.0, 13.0, 7.0), usage(111.0, 99.0, 9.0)]
     )
-    row = {"link": "bottleneck", "source": "s1", "sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "dropped_packets": 0}
+    row = {
+        "link": "bottleneck",
+        "source": "s1",
+        "sent_bytes": 0,
+        "sent_packets": 0,
+        "backlog_bytes": 0,
+        "rate_bps": 8e6,
+        "dropped_packets": 0,
+    }
     write_lines(folder.stream / "links.jsonl", [{**row, "mono_s": 99.0 + i} for i in range(12)])
     return folder
 

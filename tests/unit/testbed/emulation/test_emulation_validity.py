@@ -38,7 +38,7 @@ def snapshot(mono_s: float) -> dict:
 
 def sampled(dropped: int = 0) -> pd.DataFrame:
     """Two samples of both directions of the bottleneck; the forward one drops in between."""
-    row = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "link": "bottleneck"}
+    row = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "sent_packets": 0, "link": "bottleneck"}
     return pd.DataFrame(
         [
             {**row, "mono_s": 10.0, "source": "s1", "dropped_packets": 50},
@@ -251,7 +251,7 @@ def test_a_recorder_that_was_starved_makes_the_run_invalid(run, monkeypatch, kep
     monkeypatch.setattr(validity, "intervals_s", lambda network: dict.fromkeys((FORWARD, BACKWARD), 0.005))
     moments = np.arange(10.0, 20.0, 0.005)
     moments = moments[np.linspace(0, len(moments) - 1, int(kept * len(moments))).astype(int)]
-    rows = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "link": "bottleneck", "dropped_packets": 0}
+    rows = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "sent_packets": 0, "link": "bottleneck", "dropped_packets": 0}
     run.links = pd.concat([pd.DataFrame({**rows, "mono_s": moments, "source": source}) for source in ("s1", "s2")])
     run.network = NETWORK.with_queues_fixed(1500)
     assert run.checks()["sampling"].ok is ok
@@ -259,7 +259,7 @@ def test_a_recorder_that_was_starved_makes_the_run_invalid(run, monkeypatch, kep
 
 def test_a_recorder_that_died_makes_the_run_invalid(run, monkeypatch):
     monkeypatch.setattr(validity, "intervals_s", lambda network: dict.fromkeys((FORWARD, BACKWARD), 0.005))
-    rows = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "link": "bottleneck", "dropped_packets": 0}
+    rows = {"sent_bytes": 0, "backlog_bytes": 0, "rate_bps": 8e6, "sent_packets": 0, "link": "bottleneck", "dropped_packets": 0}
     early = np.arange(10.0, 12.0, 0.005)
     run.links = pd.concat([pd.DataFrame({**rows, "mono_s": early, "source": source}) for source in ("s1", "s2")])
     run.network = NETWORK.with_queues_fixed(1500)
@@ -344,9 +344,8 @@ def test_fidelity_is_judged_on_the_bottlenecks_only_and_each_direction_apart(tim
     tables = []
     for link, source, share in (("bottleneck", "s1", 1.0), ("bottleneck", "s2", 0.5), ("access-h1", "h1", 0.0)):
         sent = share * 8e6 / 8 * moments
-        tables.append(
-            pd.DataFrame({time: moments, "link": link, "source": source, "sent_bytes": sent, "backlog_bytes": 10**6, "rate_bps": 8e6})
-        )
+        row = {"link": link, "source": source, "backlog_bytes": 10**6, "rate_bps": 8e6, "sent_packets": 0}
+        tables.append(pd.DataFrame({time: moments, "sent_bytes": sent, **row}))
     whole, by_direction = queue_fidelity(pd.concat(tables, ignore_index=True), NETWORK)
     assert {name: one.value for name, one in by_direction.items()} == pytest.approx({FORWARD: 1.0, BACKWARD: 0.5})
     assert whole.value == pytest.approx(0.5)  # the good direction does not hide the bad one
@@ -366,6 +365,7 @@ MOMENTS = np.arange(0, 1.0, 1 / 128)
 def of_class(one: QueueClass, share: float, backlog_bytes: int, moments=MOMENTS, time: str = "mono_s") -> pd.DataFrame:
     """Sample a class that sends this share of the link's 8 Mbit/s."""
     row = {"link": "bottleneck", "source": "s1", "queue": one.name, "rate_bps": one.max_bps, "backlog_bytes": backlog_bytes}
+    row["sent_packets"] = 0
     return pd.DataFrame({**row, time: moments, "sent_bytes": share * 1e6 * moments})
 
 
