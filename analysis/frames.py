@@ -39,6 +39,7 @@ STREAM_GLOBS = {
     "events": "events*.jsonl",
     "background": "background*.jsonl",
 }
+MACHINE_TIME = {"links": {"rate_bps": 1}, "background": {"goodput_bps": 1, "seconds": -1}}  # in streams; times dilation to this power
 NOT_NUMBERS = {"link", "source", "target", "protocol", "kind", "text", "data", "congested", "final"}
 
 
@@ -78,8 +79,9 @@ def read_stream(folder: Path, table: str, dilation: float = 1.0) -> tuple[pd.Dat
     if "data" in frame:
         frame["data"] = [value if isinstance(value, str) else json.dumps(value) for value in frame["data"]]
     frame["t_s"] = (pd.to_numeric(frame["mono_s"], errors="coerce") - _start_mono_s(folder)) / dilation
-    if table == "links" and "rate_bps" in frame:  # recorded in the machine's time
-        frame["rate_bps"] = pd.to_numeric(frame["rate_bps"], errors="coerce") * dilation
+    for column, power in MACHINE_TIME.get(table, {}).items():
+        if column in frame:
+            frame[column] = pd.to_numeric(frame[column], errors="coerce") * dilation**power
     return _normalise(frame, table).sort_values("t_s", kind="stable", ignore_index=True), complaints
 
 

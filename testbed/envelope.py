@@ -23,6 +23,16 @@ def fastest(network: Network, timeline: Timeline) -> Network:
     return _mapped(network, raised)
 
 
+def heaviest(network: Network, timeline: Timeline) -> Network:
+    """Return the network as it lets most traffic through: as `fastest`, but with no rate where there is no limit at some time."""
+
+    def lifted(link: Link, end: End) -> LinkSpec:
+        spec: LinkSpec = getattr(link, end)
+        return replace(spec, rate_bps=None) if any(c.rate_bps == UNLIMITED for c in _of(timeline, link, end)) else spec
+
+    return _mapped(fastest(network, timeline), lifted)
+
+
 def nearest(network: Network, timeline: Timeline) -> Network:
     """Return the network with each direction at the shortest delay it ever has, whatever else is as it is at the start."""
 
@@ -35,8 +45,8 @@ def nearest(network: Network, timeline: Timeline) -> Network:
 
 
 def watched(network: Network, timeline: Timeline) -> Network:
-    """Return the network with every link that changes marked as a bottleneck: it is sampled finely, and its fidelity judged."""
-    changed = {change.link for change in timeline.changes}
+    """Return the network with every link whose rate changes marked as a bottleneck: it is sampled finely, and its fidelity judged."""
+    changed = {change.link for change in timeline.changes if change.rate_bps is not None}
     return replace(network, links=tuple(replace(link, bottleneck=link.bottleneck or link.name in changed) for link in network.links))
 
 

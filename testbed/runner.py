@@ -21,7 +21,7 @@ from testbed.emulation import backend, cpulimits
 from testbed.emulation.judgement import Unjudgeable, judge
 from testbed.emulation.plan import RunPlan
 from testbed.emulation.sandboxes import Sandboxes
-from testbed.envelope import fastest, watched
+from testbed.envelope import heaviest, watched
 from testbed.errors import Refusal
 from testbed.experiment_folder import describe, description, passed_over, refuse_other, rename_away
 from testbed.interrupts import signals_raise
@@ -113,7 +113,7 @@ def check_ceiling(runs: list[Run], console: Console) -> None:
     problems = {}
     for run in runs:
         experiment = run.experiment
-        network = fastest(experiment.network(run.seed), timeline_of(experiment, run.seed))
+        network = heaviest(experiment.network(run.seed), timeline_of(experiment, run.seed))
         mtu, background_bps = experiment.topology.resolved_mtu(), background_load_bps(experiment.conditions, network)
         load_bps = (ring_load_bps(network) + background_bps) / experiment.dilation
         who = "workers and background traffic" if background_bps else "workers"

@@ -207,6 +207,7 @@ def _mahimahi(condition: Mahimahi, horizon_s: float) -> Iterator[Change]:
     if len(steps) == 1:  # nothing changes ever after
         yield _change(condition, condition.from_s, rate_bps=steps[0][1])
         return
+    steps = mahimahi.payable(steps, times_ms[-1] / 1000)
     last_bps: float | None = None
     starts_s = (condition.from_s + i * times_ms[-1] / 1000 for i in count())
     for start_s in takewhile(lambda start_s: start_s < horizon_s, starts_s):

@@ -108,9 +108,9 @@ class Session:
 
     def _warm(self, run_step: RunStep) -> int:
         """Run steps until there were enough; return how many. The slowest rank's clock decides, so that all do the same."""
-        most, done, began = self.job.workload.get("warmup_steps", DEFAULT_WARMUP_STEPS), 0, time.perf_counter()
+        most, done, began = self.job.workload.get("warmup_steps", DEFAULT_WARMUP_STEPS), 0, self.clock.now()
         while True:
-            slowest = torch.tensor(time.perf_counter() - began, dtype=torch.float64)
+            slowest = torch.tensor(self.clock.now() - began, dtype=torch.float64)
             dist.all_reduce(slowest, dist.ReduceOp.MAX)
             if is_warm(done, most, slowest.item()):
                 return done

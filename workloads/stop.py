@@ -79,8 +79,9 @@ class StoreNotices(Notices):
         self._answer: Future[bytes] | None = None
 
     def write(self, text: str) -> None:
-        """Set the key."""
+        """Set the key, and wait until the store has it: `set` alone returns before."""
         self._store.set(NAME, text)
+        self._store.get(NAME)
 
     def read(self) -> bytes:
         """Return the answer to the last question, and ask again."""

@@ -18,7 +18,8 @@ LONGEST_WAIT_S = 0.1  # for one frame, at a rate of nothing: HTB finishes it bef
 
 def set_rates(network: EmulatedNetwork, rates: Mapping[Direction, RateValue]) -> None:
     """Change the rates of shaped directions at once, their classes in proportion; telemetry knows when they are in force."""
-    specs = {direction.name: direction.spec.with_rate(shaped_bps(rate, network.mtu)) for direction, rate in rates.items()}
+    longest_s = LONGEST_WAIT_S * network.dilation
+    specs = {direction.name: direction.spec.with_rate(shaped_bps(rate, network.mtu, longest_s)) for direction, rate in rates.items()}
     ports = []
     for direction in rates:
         shape = shape_of(
@@ -37,11 +38,11 @@ def set_rates(network: EmulatedNetwork, rates: Mapping[Direction, RateValue]) ->
             network.board.set_configured(i, network.queues[i].rate_bps)
 
 
-def shaped_bps(rate: RateValue, mtu: int) -> float:
+def shaped_bps(rate: RateValue, mtu: int, longest_s: float = LONGEST_WAIT_S) -> float:
     """Return the rate in numbers: much for no limit, and for nothing so little that a frame takes a tenth of a second."""
     if rate == UNLIMITED:
         return UNLIMITED_BPS
-    return max(float(rate), (mtu + ETHERNET_HEADER_BYTES) * 8 / LONGEST_WAIT_S)
+    return float(rate) or (mtu + ETHERNET_HEADER_BYTES) * 8 / longest_s
 
 
 def set_delay(

@@ -60,7 +60,7 @@ def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes,
         tell.stage("booting the network")
         code = following.follow()
         if code != 0:
-            raise RunFailed(f"the sandbox ended with code {code}\n{_last_lines(log)}")
+            raise RunFailed(f"the sandbox ended with code {code}\n{_last_lines(sandboxes.log)}")
     finally:
         following.close()
         if code is None:  # it is still there

@@ -50,7 +50,7 @@ class Background:
             held = connected(self._network, flow, PORT + taken[flow.target], logs)
             taken[flow.target] += 1
             meter = self._meter(flow, held, logs)
-            self._entries.append(_Entry(number, flow, held, meter, self._write, self._report))
+            self._entries.append(_Entry(number, flow, held, meter, self._write, self._tell))
         for entry in self._entries:
             entry.held.wait_for_word()
 
@@ -80,6 +80,11 @@ class Background:
         for entry in self._entries:
             entry.held.end()
         self._entries = []
+
+    def _tell(self, kind: str, text: str, data: dict[str, Any]) -> None:
+        """Report in the experiment's time."""
+        late = {"late_s": data["late_s"] / self._network.dilation} if "late_s" in data else {}
+        self._report(kind, text, {**data, **late})
 
     def _meter(self, flow: BackgroundFlow, held: HeldFlow, logs: Logs) -> Meter:
         if flow.protocol == "udp":

@@ -33,8 +33,8 @@ class Punctuality:
         return "; ".join(self.broke_off) or f"background traffic began or ended {self.late_s:.1f} s late"
 
 
-def on_own_host(steps: pd.DataFrame, background: pd.DataFrame, hosts: Sequence[str]) -> pd.Series:
-    """Tell of each step whether background traffic went from or to its worker's host meanwhile."""
+def on_own_host(steps: pd.DataFrame, background: pd.DataFrame, hosts: Sequence[str], dilation: float = 1.0) -> pd.Series:
+    """Tell of each step whether background traffic went from or to its worker's host meanwhile; steps last so many times `step_s`."""
     beside = pd.Series(False, index=steps.index)
     if background.empty:
         return beside
@@ -42,7 +42,7 @@ def on_own_host(steps: pd.DataFrame, background: pd.DataFrame, hosts: Sequence[s
         start_s, end_s = rows["mono_s"].min(), (rows["mono_s"] + rows["seconds"]).max() + TAIL_S
         ends = {rows["source"].iloc[0], rows["target"].iloc[0]}
         ranks = [rank for rank, host in enumerate(hosts) if host in ends]
-        meanwhile = (steps["mono_s"] < end_s) & (steps["mono_s"] + steps["step_s"] > start_s)
+        meanwhile = (steps["mono_s"] < end_s) & (steps["mono_s"] + steps["step_s"] * dilation > start_s)
         beside |= steps["rank"].isin(ranks) & meanwhile
     return beside
 

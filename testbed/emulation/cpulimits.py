@@ -7,6 +7,7 @@ left behind `reap` removes, at the next run with limits or by `testbed clean`; n
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 from testbed.processes import is_running, this_process
 
 PREFIX = "netsense-testbed"
+_NUMBERS = itertools.count()  # no run waits for the groups of the one before
 MOUNTS = Path("/proc/self/mountinfo")
 PERIOD_S = 0.1  # over which a worker's share is counted, of the experiment's time
 LONGEST_PERIOD_S = 1.0  # that the kernel takes
@@ -99,7 +101,7 @@ class CpuGroups:
         self._limits, self._dilation = limits, dilation
         self._tree = tree(mounts) if any(limits) else None
         me = this_process()
-        self._folder = (self._tree.root if self._tree else Path()) / f"{PREFIX}-{me['pid']}-{me['started']}"
+        self._folder = (self._tree.root if self._tree else Path()) / f"{PREFIX}-{me['pid']}-{me['started']}-{next(_NUMBERS)}"
         self.paths = [None if cpus is None else str(self._folder / f"worker-{rank}") for rank, cpus in enumerate(limits)]
         self._janitor: subprocess.Popen[bytes] | None = None
 
@@ -152,7 +154,7 @@ def reap(groups: Tree | None = None) -> Iterator[str]:
         except (CpuLimitError, OSError):
             return
     for folder in sorted(groups.root.glob(f"{PREFIX}-*")):
-        name = re.fullmatch(rf"{PREFIX}-(\d+)-(\d+)", folder.name)
+        name = re.fullmatch(rf"{PREFIX}-(\d+)-(\d+)-\d+", folder.name)
         if name is None or is_running({**this_process(), "pid": int(name[1]), "started": int(name[2])}):
             continue
         with suppress(OSError):  # not empty yet, or not ours to remove

@@ -23,6 +23,8 @@ LEAST_RUN_INTERVALS = 3  # a shorter run (but of a tenth of a second), or one of
 LEAST_RUN_BYTES = 12_000
 FAITHFUL = (0.98, 1.05)  # less was served too slowly, more too fast
 MOST_UNCERTAIN = 0.01  # standard error of the value; above it, only a value that is bad beyond doubt (two of them) is told
+LEAST_ROUGHLY_S = 1.0  # of backlogged time, for a crude value
+ROUGHLY = (0.85, 1.15)
 CHANGE_S = 0.02  # a new rate is in force a little before it is on record, and HTB first finishes a frame at the old one
 LEAST_WINDOW_COVERAGE = 0.2  # a window with less backlogged time than this says little and is not "the worst"
 
@@ -56,6 +58,19 @@ def fidelity(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps
     """Judge one queue from its samples, in order of time; by how many packets were sent it knows how large they were."""
     served_bytes = sent_bytes if sent_packets is None else sent_bytes - _owed_bytes(time_s, sent_bytes, sent_packets, rate_bps)
     return _judge(_backlogged(time_s, served_bytes, backlog_bytes, rate_bps))
+
+
+def rough(time_s: Floats, sent_bytes: Floats, backlog_bytes: Floats, rate_bps: Floats) -> float | None:
+    """Return delivered / configured over all backlogged time, changes of rate included: crude, but of queues that always change too.
+
+    None for a queue that was not backlogged for as long as can be judged.
+    """
+    seconds = np.diff(time_s)
+    configured_bits = (rate_bps[:-1] + rate_bps[1:]) / 2 * seconds
+    counted = backlog_bytes[:-1] * 8.0 >= configured_bits
+    if seconds[counted].sum() < LEAST_ROUGHLY_S:
+        return None
+    return float(np.diff(sent_bytes)[counted].sum() * 8.0 / configured_bits[counted].sum())
 
 
 def worst_of(queues: list[Fidelity]) -> Fidelity:

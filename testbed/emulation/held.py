@@ -33,7 +33,7 @@ from testbed.timeline import BackgroundFlow
 TRIES = 12  # a link may lose a datagram that iperf3 does not send again
 CONNECT_S = 2.0
 CONNECT_ROUND_TRIPS = 8  # and one for each flow
-WORD_S = 15.0  # TCP sends it again after 0.2 s, then after twice as long each time
+WORD_S = 15.0  # TCP sends it again after 0.2 s, then after twice as long each time; all of it longer where time is dilated
 POLL_S = 0.001
 INTERVAL_S = 0.5
 RECEIVE_BUFFER_BYTES = 4 << 20  # a server that waits for a CPU loses nothing
@@ -148,7 +148,7 @@ class HeldFlow:
         """Wait until the word to start lies before the client."""
         assert self._word is not None
         word = self._word
-        self._until(lambda: _queued(word, termios.FIONREAD) >= _WORD_BYTES or None, WORD_S)
+        self._until(lambda: _queued(word, termios.FIONREAD) >= _WORD_BYTES or None, WORD_S * self._network.dilation)
         word.close()
         self._word = None
 

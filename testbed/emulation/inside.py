@@ -86,11 +86,13 @@ class Inside:
         self.sampler.tell(sampler.job(self.network.queues, intervals_s, links, str(self.network.board.path), plan.dilation))
         self._start_workers()
         failed = self._watch()
-        self.background.close()
-        self.sampler.stop()  # raises if it did not live to the end: fidelity would rest on part of the run
+        (self.stream / herald.PIPE).unlink()  # whoever copies the folder of a failed run wants files
         if failed is not None:
             report(event="worker_failed", **failed)
             return 3
+        self.background.close()  # and waits for what is under way: the last counters are read with empty queues
+        self._note_usage()
+        self.sampler.stop()  # raises if it did not live to the end: fidelity would rest on part of the run
         report(event="done")
         return 0
 
@@ -122,33 +124,34 @@ class Inside:
         """Take usage snapshots until every worker has ended; return the first that failed."""
         left = set(range(len(self.plan.network.hosts)))
         next_usage = time.monotonic()
-        with (self.stream / "usage.jsonl").open("a") as output:
-            while left:
-                due_s = min(next_usage, self.conditions.next_due_s, self.background.next_due_s())
-                wait_for_any([self.nursery.lines, self.network.control.lines, self.requests, self.herald], due_s - time.monotonic())
-                for told in self.herald.read(0):
-                    self._step_began(told["step"], told["mono_s"])
-                self.conditions.act()
-                self.background.act(time.monotonic())
-                self._steer()
-                for message in self.nursery.hear(0):
-                    rank = _rank(message.get("job", ""))
-                    if message["event"] == "started":
-                        self.workers[message["job"]] = message["pid"]
-                        report(event="started", rank=rank)
-                    elif message["event"] == "exited":
-                        left.discard(rank)
-                        if message["code"] != 0:
-                            return {"rank": rank, "code": message["code"], "log": f"logs/worker-{rank}.log"}
-                    elif message["event"] == "error":
-                        raise RuntimeError(f"a worker could not be started: {message['text']}")
-                if time.monotonic() >= next_usage:
-                    self.sampler.require_alive()
-                    output.write(json.dumps(self._usage()) + "\n")
-                    output.flush()
-                    next_usage = time.monotonic() + USAGE_INTERVAL_S
-            output.write(json.dumps(self._usage()) + "\n")
+        while left:
+            due_s = min(next_usage, self.conditions.next_due_s, self.background.next_due_s())
+            wait_for_any([self.nursery.lines, self.network.control.lines, self.requests, self.herald], due_s - time.monotonic())
+            for told in self.herald.read(0):
+                self._step_began(told["step"], told["mono_s"])
+            self.conditions.act()
+            self.background.act(time.monotonic())
+            self._steer()
+            for message in self.nursery.hear(0):
+                rank = _rank(message.get("job", ""))
+                if message["event"] == "started":
+                    self.workers[message["job"]] = message["pid"]
+                    report(event="started", rank=rank)
+                elif message["event"] == "exited":
+                    left.discard(rank)
+                    if message["code"] != 0:
+                        return {"rank": rank, "code": message["code"], "log": f"logs/worker-{rank}.log"}
+                elif message["event"] == "error":
+                    raise RuntimeError(f"a worker could not be started: {message['text']}")
+            if time.monotonic() >= next_usage:
+                self.sampler.require_alive()
+                self._note_usage()
+                next_usage = time.monotonic() + USAGE_INTERVAL_S
         return None
+
+    def _note_usage(self) -> None:
+        with (self.stream / "usage.jsonl").open("a") as output:
+            output.write(json.dumps(self._usage()) + "\n")
 
     def _step_began(self, step: int, mono_s: float) -> None:
         if step == 0:

@@ -11,6 +11,8 @@ from testbed.emulation.validity import Evidence, Window, checks, queue_fidelity,
 from testbed.prediction import predicted_step_s
 from testbed.record import RunFolder
 
+MARGIN_S = 1.0  # a change that was due so shortly before the end may not have happened any more
+
 
 class Unjudgeable(RuntimeError):
     """A run without a complete record of a measured window."""
@@ -28,9 +30,9 @@ def judge(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     snapshots = folder.usage()
     counters, everything = window(snapshots, start_s, end_s), window(snapshots, 0.0, math.inf)
     whole, by_direction = queue_fidelity(links, plan.network)
-    interrupted = any(change.state == "down" for change in plan.timeline.changes)
+    due = [change for change in plan.timeline.timed if (change.at_s or 0.0) < end_s - start_s - MARGIN_S]
     seen = steps, links, all_links, workers, whole, start_s, end_s, counters, everything
-    found = checks(Evidence(plan.extremes, plan.mtu, *seen, background, events, interrupted))
+    found = checks(Evidence(plan.extremes, plan.mtu, *seen, background, events, plan.dilation, len(due)))
     wrong = [check.text for check in found if not check.ok]
     compute_s = statistics.median(steps["compute_s"] / steps["slowdown"])  # a straggler is slow by itself, not by the emulator
     slowest = float(steps.groupby("step")["slowdown"].max().mean())  # all wait for the slowest

@@ -15,6 +15,7 @@ class Sandboxes:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self.log = Path()  # of the process: it began in the folder of the run that first needed it
 
     def __enter__(self) -> Sandboxes:
         return self
@@ -27,6 +28,7 @@ class Sandboxes:
         if self._process is not None and self._process.poll() is not None:
             self.discard()
         if self._process is None:
+            self.log = log
             with log.open("ab") as errors:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "testbed.emulation.inside"],

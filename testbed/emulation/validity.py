@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -11,11 +11,12 @@ import pandas as pd
 
 from testbed.emulation import beside, wire
 from testbed.emulation.delayline import LATENESS_BUCKET_S
-from testbed.emulation.fidelity import FAITHFUL, Fidelity, fidelity, worst_of
+from testbed.emulation.fidelity import FAITHFUL, ROUGHLY, Fidelity, fidelity, rough, worst_of
 from testbed.emulation.sampling import COARSE_INTERVAL_S, intervals_s
 from topologies import LinkSpec, Network
 
 LEAST_SAMPLED = 0.9
+MOST_LATE_S = 0.05  # of a change of a link
 MOST_UNSEEN_S = 2.0  # at either end of the measured part; snapshots are taken twice a second
 MOST_WAITING = 0.05  # share of the time the emulator's processes may wait for a CPU
 MOST_LATENESS_S = 1e-3
@@ -134,7 +135,18 @@ class Evidence:
     whole: Window | None  # from before the workers began until after they ended: the queues are empty at both ends
     background: pd.DataFrame = field(default_factory=pd.DataFrame)  # what competed with the workers
     events: pd.DataFrame = field(default_factory=pd.DataFrame)
-    interrupted: bool = False  # a link was down for a while, and what was sent then is in no counter
+    dilation: float = 1.0
+    changes_due: int = 0  # of links, in the measured part
+
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether a link was down for a while: what was sent into it then is in no counter."""
+        return any(data.get("state") == "down" for _, data in self.changes())
+
+    def changes(self) -> list[tuple[float, dict[str, Any]]]:
+        """Return when links were changed in the measured part, and how."""
+        told = self.events[self.events["kind"] == "link_changed"] if "kind" in self.events else self.events
+        return [(at_s, data) for at_s, data in zip(told.get("mono_s", ()), told.get("data", ()), strict=True) if at_s <= self.end_s]
 
     @property
     def seconds(self) -> float:
@@ -157,6 +169,8 @@ def checks(evidence: Evidence) -> list[Check]:
         replicas(evidence.workers),
         _wire(evidence),
     ]
+    if evidence.changes_due:
+        found += [_punctuality(evidence), *_roughly(evidence)]
     if (flows := beside.punctuality(evidence.events)) is not None:
         found.append(Check("background", flows.late_s, beside.MOST_LATE_S, flows.ok, flows.text))
     if measured is None or evidence.whole is None:
@@ -167,8 +181,9 @@ def checks(evidence: Evidence) -> list[Check]:
     found += [_zero("softnet drops", measured.growth("softnet_drops"), "the kernel's receive backlog dropped {:.0f} frames")]
     lost = -beside.datagrams_lost(evidence.background, measured.first["mono_s"], measured.last["mono_s"])
     if measured.last["delay"] is not None:
-        dropped = _zero("delay line drops", _line_drops(measured), "the delay line dropped {:.0f} frames it should have carried")
-        found.append(_unless(evidence.interrupted, dropped))
+        errors = 0.0 if evidence.interrupted else _send_errors(measured)  # what goes to a link that is down cannot be sent
+        dropped = errors + measured.growth("delay", "socket_drops")
+        found.append(_zero("delay line drops", dropped, "the delay line dropped {:.0f} frames it should have carried"))
         found += _lateness(measured, evidence.network)
         lost += sum(measured.growth("delay", "directions", name, "lost") for name in measured.last["delay"]["directions"])
     hosts = evidence.network.all_hosts
@@ -177,6 +192,25 @@ def checks(evidence: Evidence) -> list[Check]:
     lost += on_uplinks + max(in_switches, measured.growth("switch_lost"))
     found.append(_unless(evidence.interrupted, _retransmissions(measured, max(0.0, lost))))
     return found
+
+
+def _punctuality(evidence: Evidence) -> Check:
+    """Demand that every change of a link that was due happened, and in time."""
+    late_s = [float(data["late_s"]) * evidence.dilation for _, data in evidence.changes() if "late_s" in data]
+    worst_s, missing = max(late_s, default=0.0), max(0, evidence.changes_due - len(late_s))
+    text = f"{missing} changes of links did not happen" if missing else f"a link was changed {worst_s * 1e3:.0f} ms late"
+    return Check("changes of links", worst_s, MOST_LATE_S, not missing and worst_s <= MOST_LATE_S, text)
+
+
+def _roughly(evidence: Evidence) -> Iterator[Check]:
+    """Judge crudely the queues that change too often for their fidelity to be told: nobody is to be believed unseen."""
+    changing = {data["link"] for _, data in evidence.changes() if "rate_bps" in data}
+    for (link, source), samples in evidence.links.groupby(["link", "source"]):
+        if link in changing and evidence.fidelity.value is None:
+            value = rough(*(samples[column].to_numpy(float) for column in ("mono_s", "sent_bytes", "backlog_bytes", "rate_bps")))
+            ok = value is None or ROUGHLY[0] <= value <= ROUGHLY[1]
+            text = f"{link} from {source} delivered about {value or 0:.2f} of its changing rate while backlogged"
+            yield Check(f"changing rate {link} from {source}", value, ROUGHLY[0], ok, text)
 
 
 def _unless(interrupted: bool, check: Check) -> Check:
@@ -235,7 +269,7 @@ def _wire(evidence: Evidence) -> Check:
     """Judge the workers' bytes where no others are in the same counters."""
     resent = 0.0 if evidence.whole is None else evidence.whole.growth("tcp", "RetransSegs")
     own = max(0.0, resent - beside.retransmits(evidence.background))
-    left_out = beside.on_own_host(evidence.steps, evidence.background, evidence.network.hosts)
+    left_out = beside.on_own_host(evidence.steps, evidence.background, evidence.network.hosts, evidence.dilation)
     return Check("bytes on the wire", *wire.compare(evidence.steps, left_out, evidence.workers, evidence.mtu, own))
 
 
@@ -248,9 +282,8 @@ def _zero(name: str, value: float, text: str) -> Check:
     return Check(name, value, 0.0, value == 0, text.format(value))
 
 
-def _line_drops(measured: Window) -> float:
-    errors = sum(measured.growth("delay", "directions", name, "send_errors") for name in measured.last["delay"]["directions"])
-    return errors + measured.growth("delay", "socket_drops")
+def _send_errors(measured: Window) -> float:
+    return sum(measured.growth("delay", "directions", name, "send_errors") for name in measured.last["delay"]["directions"])
 
 
 def _lateness(measured: Window, network: Network) -> list[Check]:

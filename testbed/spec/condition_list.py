@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from itertools import combinations
 from typing import Any
 
+import networkx as nx
 from pydantic import ValidationError
 
 from testbed import units
@@ -46,6 +47,7 @@ def read(raw: object, around: Surroundings, network: Network | None) -> object:
     faults += _overlaps(found)
     if network is not None:
         faults += _jitter_beyond_delay(found, network)
+        faults += _never_up_again(found, network)
     if faults:
         raise Faults(faults)
     return tuple(found.values())
@@ -76,6 +78,19 @@ def _overlaps(conditions: dict[int, Condition]) -> Iterator[tuple[Place, str]]:
         if both and meet and first.link == second.link and first.directions & second.directions:
             names = " and ".join(sorted(name.split("_")[0] for name in both))
             yield (j,), f"the {names} of {second.link} would be changed by {dotted(('conditions', i))} at the same time"
+
+
+def _never_up_again(conditions: dict[int, Condition], network: Network) -> Iterator[tuple[Place, str]]:
+    """Yield where a link that nothing can go around is taken down for good: the step that should bring it up would never begin."""
+    bridges = {frozenset(ends) for ends in nx.bridges(network.graph)}
+    only = {link.name for link in network.links if frozenset((link.a, link.b)) in bridges}
+    steps = [(i, one) for i, one in conditions.items() if isinstance(one, Step) and one.state is not None and one.link in only]
+    last_up_s = {one.link: one.at_s for _, one in sorted(steps, key=lambda entry: entry[1].at_s or 0.0) if one.state == "up"}
+    for i, one in steps:
+        up_s = last_up_s.get(one.link)
+        if one.state == "down" and (up_s is None or up_s < (one.at_s or 0.0)):
+            told = f"nothing can go around {one.link}, so the workers would wait for ever"
+            yield (i,), f"{told}; bring it up again at a later time: {{at: ..., link: {one.link}, state: up}}"
 
 
 def _jitter_beyond_delay(conditions: dict[int, Condition], network: Network) -> Iterator[tuple[Place, str]]:

@@ -6,6 +6,7 @@ at either end of that second: then the difference is at most what those two carr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -31,6 +32,22 @@ def rates(times_ms: Sequence[int], bin_ms: int = 100) -> list[tuple[float, float
         if not steps or steps[-1][1] != rate_bps:
             steps.append((start / 1000, rate_bps))
     return steps
+
+
+def payable(steps: list[tuple[float, float]], period_s: float) -> list[tuple[float, float]]:
+    """Return the steps as a token bucket keeps to them.
+
+    It sends a packet first and then waits until that is paid for, at a rate that may have gone up long ago. So where a step has so few
+    packets that its last one would be paid for far into the next step, it lets some more through: as many as that wait will cost.
+    """
+    found: list[tuple[float, float]] = []
+    next_s, next_bps = steps[0][0] + period_s, steps[0][1]
+    for start_s, rate_bps in reversed(steps):
+        # At x packets a second (next_s - start_s) * x of them pass, and a wait of 1 / (2 x) on average costs as many at the next rate.
+        least_bps = math.sqrt(PACKET_BITS * next_bps / (2 * (next_s - start_s)))
+        next_s, next_bps = start_s, max(rate_bps, min(least_bps, next_bps))
+        found.append((next_s, next_bps))
+    return found[::-1]
 
 
 def _passed(times_ms: Sequence[int]) -> Any:

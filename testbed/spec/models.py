@@ -19,7 +19,8 @@ from testbed.spec.backends import UNCHANGEABLE, faults_of
 from testbed.spec.classes import LEAST_RATE_BPS
 from testbed.spec.condition_fields import Surroundings
 from testbed.spec.condition_list import Condition, read
-from testbed.spec.fields import Accuracy, Count, Dilation, Faults, Model, Number, Place, Seconds, Size, Time, Whole
+from testbed.spec.conditions import Span
+from testbed.spec.fields import Accuracy, Count, Dilation, Faults, Model, Number, Place, Seconds, Size, Time, Whole, is_number
 from testbed.spec.stragglers import Straggler
 from testbed.spec.topology import Dumbbell, LeafSpine, Machines, Star
 from topologies import Network
@@ -244,6 +245,19 @@ class Experiment(Model):
             raise Faults(
                 [(("dilation",), f"must be at most {most:.3g} here: slower, a link of {units.format_rate(slowest_bps)} goes under {least}")]
             )
+        return self
+
+    @model_validator(mode="after")
+    def _no_condition_is_too_slow(self) -> Experiment:
+        least_bps = LEAST_RATE_BPS * self.dilation
+        faults: list[tuple[Place, str]] = []
+        for i, one in enumerate(self.conditions):
+            rate = one.least().get("rate_bps") if isinstance(one, Span) else getattr(one, "rate_bps", None)
+            if is_number(rate) and 0 < rate < least_bps:
+                said = f"{units.format_rate(rate)} is too slow; rates are 0 or at least {units.format_rate(least_bps)}"
+                faults.append((("conditions", i), f"{said}{' with this dilation' if self.dilation > 1 else ''}"))
+        if faults:
+            raise Faults(faults)
         return self
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from testbed.emulation.conditions import Conditions
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.ping import ping
 from testbed.emulation.roundtrips import calibrate
-from testbed.spec.mahimahi import rates
+from testbed.spec.mahimahi import payable, rates
 from testbed.timeline import Change, Timeline
 from tests.emulation.scenarios import boot, receiver_at, start_sender
 from topologies import LinkSpec, dumbbell
@@ -128,10 +128,10 @@ def down_and_up(link: str) -> dict[str, Any]:
     return {"answered": answered, "mbit_after": _mbit(arrivals, end_s - 1.0, end_s)}
 
 
-def followed_trace(seconds: int, most_mbit: float, seed: int) -> dict[str, Any]:
+def followed_trace(seconds: int, most_mbit: float, seed: int, pauses: bool = False) -> dict[str, Any]:
     """Overload a link that follows a Mahimahi trace; return the worst difference of any window of a second, as a share of the trace."""
-    times_ms = mahimahi_trace(seconds, most_mbit, seed)
-    steps = rates(times_ms)
+    times_ms = trace_with_pauses(seconds, most_mbit) if pauses else mahimahi_trace(seconds, most_mbit, seed)
+    steps = payable(rates(times_ms), seconds)
     spec = LinkSpec(most_mbit * 1e6, queue_bytes=100_000)
     network = boot(dumbbell(2, spec, LinkSpec(1.2 * most_mbit * 1e6)), MTU)
     receiver = _stamped_receiver(network, "h2")
@@ -162,3 +162,9 @@ def mahimahi_trace(seconds: int, most_mbit: float, seed: int) -> list[int]:
                 times_ms.append(ms + 1)
                 due -= 1
     return times_ms
+
+
+def trace_with_pauses(seconds: int, most_mbit: float) -> list[int]:
+    """Return a trace that lets packets through for 270 ms and none for 130 ms."""
+    packets = round(most_mbit * 1e3 / 12_000)
+    return [ms + 1 for ms in range(seconds * 1000) if ms % 400 < 270 for _ in range(packets)]

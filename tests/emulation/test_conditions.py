@@ -57,8 +57,9 @@ def test_a_link_goes_down_and_comes_back_with_its_rate(link):
     assert seen["mbit_after"] == pytest.approx(10, rel=0.03)
 
 
-def test_a_mahimahi_trace_is_followed_within_5_percent_of_any_second_up_to_100_mbit():
-    seen = play("followed_trace", room=ROOM, seconds=6, most_mbit=100.0, seed=1)
+@pytest.mark.parametrize(("most_mbit", "pauses"), [(100.0, False), (12.0, True)])
+def test_a_mahimahi_trace_is_followed_within_5_percent_of_any_second_up_to_100_mbit(most_mbit, pauses):
+    seen = play("followed_trace", room=ROOM, seconds=6, most_mbit=most_mbit, seed=1, pauses=pauses)
     assert seen["worst"] < 0.05
     assert seen["changes"] > 20
     assert seen["late_s"] < 0.05

@@ -1,6 +1,6 @@
 import pytest
 
-from testbed.envelope import fastest, nearest, watched
+from testbed.envelope import fastest, heaviest, nearest, watched
 from testbed.timeline import Change, Timeline
 from topologies import LinkSpec, dumbbell
 
@@ -31,11 +31,17 @@ def test_the_nearest_network_has_every_direction_at_its_shortest_delay():
     assert found["bottleneck:s2->s1"].spec.delay_s == 0.005
 
 
-def test_a_link_that_changes_is_watched_like_a_bottleneck():
-    found = watched(NETWORK, Timeline((Change("access-h2", at_s=1.0, loss=0.1),)))
+def test_a_link_whose_rate_changes_is_watched_like_a_bottleneck():
+    found = watched(NETWORK, Timeline((Change("access-h2", at_s=1.0, rate_bps=5e6), Change("access-h1", at_s=1.0, loss=0.1))))
     assert {link.name: link.bottleneck for link in found.links} == {"bottleneck": True, "access-h1": False, "access-h2": True}
 
 
-@pytest.mark.parametrize("change", [fastest, nearest, watched])
+def test_where_there_is_no_limit_at_some_time_the_heaviest_network_has_none():
+    found = directions(heaviest(NETWORK, Timeline((Change("bottleneck", "forward", at_s=2.0, rate_bps="unlimited"),))))
+    assert found["bottleneck:s1->s2"].spec.rate_bps is None
+    assert found["bottleneck:s2->s1"].spec.rate_bps == 10e6
+
+
+@pytest.mark.parametrize("change", [fastest, heaviest, nearest, watched])
 def test_without_conditions_it_is_the_network_itself(change):
     assert change(NETWORK, Timeline()) == NETWORK

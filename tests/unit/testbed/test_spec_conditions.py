@@ -28,6 +28,7 @@ GOOD = [
     "{link: access-h4, direction: forward, mahimahi: traces/x.up, bin: 200ms}",
     "{at: 20s, for: 60s, background: {from: h1, to: h3, protocol: udp, flows: 4, rate: 5mbit, dscp: 8}}",
     "{at: 0s, background: {from: h1, to: h3, pattern: {flows: [1, 2, 3], each: 15s, pause: 5s}}}",
+    "{at: 25, link: access-h1, state: up}",
 ]
 
 
@@ -62,9 +63,11 @@ def problems(write):
 def test_every_kind_of_condition_is_understood_and_written_back_as_it_was(write):
     experiment = load(write(*GOOD))
     kinds = [type(condition).__name__ for condition in experiment.conditions]
-    assert kinds == ["Step", "Step", "Step", "Ramp", "Walk", "Redraw", "Trace", "Mahimahi", "Background", "Background"]
+    assert kinds == ["Step", "Step", "Step", "Ramp", "Walk", "Redraw", "Trace", "Mahimahi", "Background", "Background", "Step"]
     written = experiment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    assert from_mapping(written | {"conditions": written["conditions"][:6]}).conditions == experiment.conditions[:6]
+    without_files = [*range(6), -1]  # which are beside the experiment file
+    again = from_mapping(written | {"conditions": [written["conditions"][i] for i in without_files]})
+    assert again.conditions == tuple(experiment.conditions[i] for i in without_files)
     assert written["conditions"][6] == {"from": "0s", "link": "access-h3", "trace": "traces/lte.csv", "loop": True}
     assert written["conditions"][1]["rate"] == "unlimited"
 
@@ -148,6 +151,12 @@ BAD = [
     (f"{{{STEP}, jitter: 6ms}}", ": bottleneck would have a jitter of 6ms around a delay of 5ms"),
     (f"{{{STEP}, delay: 0s}}", ": bottleneck would have a jitter of 1ms around a delay of 0s"),
     (f"{{{SPAN}, ramp: {{delay: [5ms, 500us]}}}}", ": bottleneck would have a jitter of 1ms around a delay of 500us"),
+    (
+        f"{{{STEP}, state: down}}",
+        ": nothing can go around bottleneck, so the workers would wait for ever; bring it up again",
+    ),
+    ("{at_step: 3, link: bottleneck, state: down}", ": nothing can go around bottleneck"),
+    (f"{{{STEP}, rate: 10kbit}}", ": 10kbit is too slow; rates are 0 or at least 12kbit"),
     (f"{{{STEP}, state: dwn}}", ".state: 'dwn' is not possible; did you mean 'down'?"),
     (f"{{{STEP}, state: down, direction: forward}}", ".direction: a link goes down and up in both directions"),
     (f"{{{STEP}, rate: 1mbit, direction: up}}", ".direction: 'up' is not possible; choose one of both, forward, backward"),

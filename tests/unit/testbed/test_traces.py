@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.spec.fields import Faults
-from testbed.spec.mahimahi import FINEST_MS, rates
+from testbed.spec.mahimahi import FINEST_MS, payable, rates
 from testbed.spec.traces import UNLIMITED, Row, parse_opportunities, parse_table, read_opportunities, read_table
 
 PACKET_BITS = 12_000
@@ -190,3 +190,22 @@ def test_however_a_trace_bursts_nothing_is_lost_and_the_rates_go_astray_by_two_f
 def test_a_constant_trace_is_one_rate_and_an_outage_has_none():
     assert rates([1]) == [(0.0, 12e6)]
     assert rates([*range(1, 1001), 2000]) == [(0.0, 12e6), (1.0, 0.0), (1.9, 120e3)]
+
+
+def bucket(steps, seconds: float) -> list[float]:
+    """Return when an overloaded token bucket that follows the steps sends its packets, in seconds."""
+    edges = [*(at_s for at_s, _ in steps[1:]), seconds]
+    owed_until_s, sent = 0.0, []
+    for (start_s, rate_bps), end_s in zip(steps, edges, strict=True):
+        at_s = max(start_s, owed_until_s)
+        while at_s < end_s and rate_bps:
+            sent.append(at_s)
+            at_s = owed_until_s = at_s + 12_000 / rate_bps  # to be paid for at the rate of the moment it left
+    return sent
+
+
+@pytest.mark.parametrize("pause_ms", [130, 60, 400])
+def test_a_token_bucket_keeps_to_a_trace_with_pauses(pause_ms):
+    times_ms = [start + ms for start in range(0, 8000, 270 + pause_ms) for ms in range(1, 271)]
+    period_s = times_ms[-1] / 1000
+    assert len(bucket(payable(rates(times_ms), period_s), period_s)) == pytest.approx(len(times_ms), rel=0.05)

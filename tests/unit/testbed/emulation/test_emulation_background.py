@@ -62,7 +62,7 @@ class Stage:
         monkeypatch.setattr(module.time, "sleep", self.sleep)
         monkeypatch.setattr(module, "connected", self.connect)
         monkeypatch.setattr(module, "TcpMeter", self.meter)
-        network = SimpleNamespace(mtu=1500)
+        network = SimpleNamespace(mtu=1500, dilation=1.0)
         self.background = Background(network, flows, folder, folder, lambda *event: self.events.append(event))
         self.background.prepare()
 

@@ -16,7 +16,7 @@ from testbed.emulation.cpulimits import PREFIX, CpuGroups, CpuLimitError, Tree, 
 from testbed.processes import this_process
 
 ROOT = Path(__file__).parents[4]
-DEAD = f"{PREFIX}-{os.getpid()}-1"  # this process's number, but of another that had it before
+DEAD = f"{PREFIX}-{os.getpid()}-1-0"  # this process's number, but of another that had it before
 
 
 def mounted(folder: Path, *lines: str) -> Path:
@@ -104,8 +104,8 @@ def emptied(folder: Path) -> None:
 
 def test_every_limited_worker_has_a_group_for_as_long_as_the_run_lasts(tmp_path):
     me = this_process()
-    folder = tmp_path / "cpu" / f"{PREFIX}-{me['pid']}-{me['started']}"
     with CpuGroups([0.5, None, 2.0], 1.0, legacy(tmp_path)) as groups:
+        (folder,) = (tmp_path / "cpu").glob(f"{PREFIX}-{me['pid']}-{me['started']}-*")
         assert groups.paths == [str(folder / "worker-0"), None, str(folder / "worker-2")]
         assert (folder / "worker-2" / "cpu.cfs_quota_us").read_text() == "200000"
         for rank in (0, 2):
@@ -140,12 +140,12 @@ with CpuGroups([0.5], 1.0, Path({str(mounts)!r})) as groups:
 
 def test_only_groups_of_runs_that_are_gone_are_reaped(tmp_path):
     me = this_process()
-    for name in (DEAD, f"{PREFIX}-{me['pid']}-{me['started']}", f"{PREFIX}-mine", "somebody-else"):
+    for name in (DEAD, f"{PREFIX}-{me['pid']}-{me['started']}-0", f"{PREFIX}-mine", "somebody-else"):
         (tmp_path / name / "worker-0").mkdir(parents=True)
     (told,) = reap(Tree(tmp_path, 1))
     assert told == f"{tmp_path / DEAD}: removed, the run it limited was killed"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        [f"{PREFIX}-{me['pid']}-{me['started']}", f"{PREFIX}-mine", "somebody-else"]
+        [f"{PREFIX}-{me['pid']}-{me['started']}-0", f"{PREFIX}-mine", "somebody-else"]
     )
     assert list(reap(Tree(tmp_path, 1))) == []
 

@@ -150,17 +150,40 @@ def test_a_record_without_samples_of_the_queues_is_a_failed_run(plan, folder):
         judge(plan, folder)
 
 
+def changed(folder, *told):
+    """Note changes of the bottleneck in the run's events: (time, lateness, what)."""
+    rows = [{"mono_s": at_s, "kind": "link_changed", "text": "", "data": {"late_s": late_s, **what}} for at_s, late_s, what in told]
+    write_lines(folder.stream / "events-runner.jsonl", rows)
+
+
+BREAK = Timeline((Change("bottleneck", at_s=3.0, state="down"), Change("bottleneck", at_s=4.0, state="up")))
+LOST = "500 frames were lost in the switches, 0 by full queues"
+
+
 def test_frames_lost_while_a_link_was_down_are_no_fault_and_a_changing_network_has_no_one_prediction(plan, folder):
     rewritten(folder.stream / "usage.jsonl", lambda mono_s: {"switch_lost": 500 if mono_s > 105 else 0})
-    assert judge(plan, folder)["invalid_reasons"] == ["500 frames were lost in the switches, 0 by full queues"]
-    broken = replace(plan, timeline=Timeline((Change("bottleneck", at_s=3.0, state="down"), Change("bottleneck", at_s=4.0, state="up"))))
-    judged = judge(broken, folder)
+    changed(folder, (103.0, 0.004, {"state": "down"}), (104.0, 0.004, {"state": "up"}))
+    judged = judge(replace(plan, timeline=BREAK), folder)
     assert judged["invalid_reasons"] == []
     assert {check["text"] for check in judged["checks"] if "not judged" in check["text"]} == {"not judged: a link was down"}
     assert judged["prediction"]["step_s"] is None
 
 
-def test_a_rate_that_changes_costs_nothing_by_itself(plan, folder):
-    changed = replace(plan, timeline=Timeline((Change("bottleneck", at_s=3.0, rate_bps=4e6),)))
+def test_a_link_that_never_went_down_excuses_nothing(plan, folder):
     rewritten(folder.stream / "usage.jsonl", lambda mono_s: {"switch_lost": 500 if mono_s > 105 else 0})
-    assert judge(changed, folder)["invalid_reasons"] == ["500 frames were lost in the switches, 0 by full queues"]
+    changed(folder, (112.0, 0.004, {"state": "down"}))  # after the last measured step
+    late = Timeline((Change("bottleneck", at_s=12.0, state="down"),))
+    assert judge(replace(plan, timeline=late), folder)["invalid_reasons"] == [LOST]
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ([(103.0, 0.004, {}), (104.0, 0.004, {})], []),
+        ([(103.0, 0.004, {}), (104.07, 0.07, {})], ["a link was changed 70 ms late"]),
+        ([(103.0, 0.004, {})], ["1 changes of links did not happen"]),
+    ],
+)
+def test_every_change_that_was_due_must_have_happened_in_time(plan, folder, told, reason):
+    changed(folder, *told)
+    assert judge(replace(plan, timeline=BREAK), folder)["invalid_reasons"] == reason
