@@ -33,19 +33,18 @@ from workloads.stop import EVALUATE, STOP, Announcer, Listener
 from workloads.timing import StepTimer
 from workloads.traffic import StepTraffic
 
-QUIET_STEPS = 5
+QUIET_STEPS, LEAST_QUIET_STEPS = 5, 3
 DEFAULT_WARMUP_STEPS = 3
-
-LEAST_WARMUP_STEPS = 2  # with the first step: DDP has built its buckets anew, and every connection has carried them
-LONG_WARM_UP_S = 2.0  # on a slow network every step is long, and what a step warms is warm after few
+LEAST_WARMUP_STEPS = 1  # after the first step: DDP builds its buckets anew in the second, and every connection carries them
+LONG_S = 2.0  # where every step is long, few of them do
 
 RunStep = Callable[[int], float | None]  # forward, backward, optimiser of step i; returns the loss
 Evaluate = Callable[[int, float, bool], float]  # (step, train_s, final) -> accuracy
 
 
-def is_warm(done: int, most: int, seconds: float) -> bool:
-    """Tell whether a warm-up has had all its steps, or has taken long and has had the steps it cannot do without."""
-    return done >= most or (done >= LEAST_WARMUP_STEPS and seconds >= LONG_WARM_UP_S)
+def are_enough(done: int, most: int, least: int, seconds: float) -> bool:
+    """Tell whether so many steps are all, or all that can be done without another one taking too long."""
+    return done >= most or (done >= max(1, least) and seconds * (done + 1) / done > LONG_S)
 
 
 def wrap(model: Module) -> DistributedDataParallel:
@@ -94,27 +93,30 @@ class Session:
         run_step(0)  # the first step allocates and connects
         self.stream.event("first_step", "first step of the warm-up done")
         dist.barrier()
-        for i in range(QUIET_STEPS):
+
+        def quiet_step(i: int) -> None:
             with self.model.no_sync():
                 self.timer.begin()
                 run_step(i)
                 quiet.append(self.timer.end().compute_s)
+
+        self._repeat(quiet_step, QUIET_STEPS, LEAST_QUIET_STEPS)
         self.quiet_compute_s = statistics.median(quiet)
         dist.barrier()
-        warmup_steps = self._warm(run_step)
+        warmup_steps = self._repeat(run_step, self.job.workload.get("warmup_steps", DEFAULT_WARMUP_STEPS), LEAST_WARMUP_STEPS)
         restore(initial)
         self.attachment.reset()
         self.stream.event("warmup_done", "warmed up and restored", steps=warmup_steps, quiet_compute_s=self.quiet_compute_s)
 
-    def _warm(self, run_step: RunStep) -> int:
-        """Run steps until there were enough; return how many. The slowest rank's clock decides, so that all do the same."""
-        most, done, began = self.job.workload.get("warmup_steps", DEFAULT_WARMUP_STEPS), 0, self.clock.now()
+    def _repeat(self, step: Callable[[int], Any], most: int, least: int) -> int:
+        """Do a step until it was done often enough; return how often. The slowest rank's clock decides, so that all do the same."""
+        done, began = 0, self.clock.now()
         while True:
             slowest = torch.tensor(self.clock.now() - began, dtype=torch.float64)
             dist.all_reduce(slowest, dist.ReduceOp.MAX)
-            if is_warm(done, most, slowest.item()):
+            if are_enough(done, most, least, slowest.item()):
                 return done
-            run_step(done)
+            step(done)
             done += 1
 
     def measure(self, run_step: RunStep, evaluate: Evaluate | None = None) -> None:

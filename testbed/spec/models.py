@@ -139,7 +139,7 @@ class Train(Model):
     budget: TrainBudget
     eval_every_s: Seconds = Field(5.0, alias="eval_every")
     eval_samples: Count = 2000
-    warmup_steps: Annotated[Whole, Field(ge=0)] = 8  # at most: not recorded; no more than two if they take 2 s and longer
+    warmup_steps: Annotated[Whole, Field(ge=0)] = 8  # not recorded; fewer where they would take longer than 2 s
     target_accuracy: Accuracy | None = None  # what the time-to-accuracy figure asks for
 
     def to_job(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from workloads.job import Job
 from workloads.models.sizes import layer_sizes
 from workloads.pace import Slowdown, Slowdowns
 from workloads.schemes import parse_scheme
-from workloads.session import is_warm
+from workloads.session import are_enough
 
 REPOSITORY = Path(__file__).parents[3]
 WORLD = 2
@@ -180,19 +180,22 @@ def test_the_warm_up_leaves_no_trace(nursery: NurseryClient, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("done", "most", "seconds", "warm"),
+    ("done", "most", "least", "seconds", "enough"),
     [
-        (0, 8, 0.0, False),
-        (7, 8, 1.9, False),
-        (8, 8, 0.8, True),
-        (1, 8, 60.0, False),  # a first step whose buckets are DDP's own is not enough, however slow the network
-        (2, 8, 2.0, True),
-        (1, 1, 0.1, True),
-        (0, 0, 0.0, True),
+        (0, 8, 1, 0.0, False),
+        (7, 8, 1, 1.7, False),
+        (7, 8, 1, 1.8, True),  # the next would end after 2 s
+        (8, 8, 1, 0.8, True),
+        (0, 8, 1, 60.0, False),  # one it must be, however slow the network
+        (1, 8, 1, 60.0, True),
+        (2, 5, 3, 60.0, False),
+        (0, 0, 1, 0.0, True),
     ],
 )
-def test_a_warm_up_has_its_steps_but_on_a_slow_network_only_those_it_needs(done: int, most: int, seconds: float, warm: bool) -> None:
-    assert is_warm(done, most, seconds) == warm
+def test_a_warm_up_has_its_steps_but_where_they_are_long_only_those_it_needs(
+    done: int, most: int, least: int, seconds: float, enough: bool
+) -> None:
+    assert are_enough(done, most, least, seconds) == enough
 
 
 @installed
