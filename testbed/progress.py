@@ -1,10 +1,11 @@
-"""Show a run while it goes on: one live line in a terminal, plain lines elsewhere. Reads only what the run records."""
+"""Show a run while it goes on: two live lines in a terminal, plain lines elsewhere. Reads only what the run records."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,12 +92,12 @@ class Progress:
         self._number = number
         self._label = label
         self._printed_at = time.monotonic()
-        starting = "starting" + self._all_left(self._this)
         if self._console.is_terminal:
-            self._live = Live(self._line(starting), console=self._console, auto_refresh=False, transient=True)
-            self._live.start(refresh=True)
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+            self.stage("starting")
         else:
-            self._console.print(self._line(starting), soft_wrap=True)
+            self._console.print(self._line(_joined("starting", self._all_left(self._this))), soft_wrap=True)
 
     def pass_over(self, number: int, label: str, text: str, style: str = "") -> None:
         """Run `number` is not to be done now."""
@@ -106,22 +107,22 @@ class Progress:
     def stage(self, text: str) -> None:
         """Tell what the run is doing before its first step."""
         if self._live is not None:
-            self._live.update(self._line(text), refresh=True)
+            self._live.update(self._two_lines(text, self._this), refresh=True)
 
     def update(self, state: RunState | None) -> None:
         """Show the state."""
         if state is None:
             return
-        parts = [f"step {state.step:5d}", f"{state.train_s:6.1f} s"]
-        parts += [f"{state.samples_per_s:7.1f} samples/s"] if state.samples_per_s is not None else []
-        parts += [f"ratio {state.ratio:g}"] if state.ratio is not None else []
-        parts += [f"backlog {state.backlog_bytes / 1e3:5.1f} kB"] if state.backlog_bytes is not None else []
-        parts += [f"{state.left_s:4.0f} s left"] if state.left_s is not None else []
-        line = self._line("  ".join(parts) + self._all_left(Duration(unknown_runs=1) if state.left_s is None else Duration(state.left_s)))
+        parts = [f"step {state.step}", f"{state.train_s:.1f} s"]
+        parts += [f"{state.samples_per_s:.1f} samples/s"] if state.samples_per_s is not None else []
+        parts += [f"ratio {state.ratio:.3g}"] if state.ratio is not None else []
+        parts += [f"backlog {state.backlog_bytes / 1e3:.1f} kB"] if state.backlog_bytes is not None else []
+        left = Duration(unknown_runs=1) if state.left_s is None else Duration(state.left_s)
+        seconds = [] if state.left_s is None else [f"{state.left_s:.0f} s left"]
         if self._live is not None:
-            self._live.update(line, refresh=True)
+            self._live.update(self._two_lines("".join(seconds) or "training", left, parts), refresh=True)
         elif time.monotonic() - self._printed_at >= PLAIN_INTERVAL_S:
-            self._console.print(line, soft_wrap=True)
+            self._console.print(self._line(_joined(*parts, *seconds, self._all_left(left))), soft_wrap=True)
             self._printed_at = time.monotonic()
 
     def end(self, text: str, style: str = "") -> None:
@@ -137,10 +138,20 @@ class Progress:
 
     def _all_left(self, this: Duration) -> str:
         """Say how long all will take, if more than one run is to come."""
-        return f"  (all: {(this + self._after).words()} left)" if self._after != Duration() else ""
+        return f"(all: {(this + self._after).words()} left)" if self._after != Duration() else ""
+
+    def _two_lines(self, text: str, this: Duration, details: Sequence[str] = ()) -> Text:
+        """Return the run and how it stands, and below it what matters less: a narrow terminal cuts that off, and wraps nothing."""
+        lines = Text.assemble(self._line(text), "\n", (f"  {_joined(self._all_left(this), *details)}", "dim"))
+        lines.no_wrap, lines.overflow = True, "ellipsis"
+        return lines
 
     def _line(self, text: str, style: str = "") -> Text:
         return Text.assemble((f"[{self._number}/{self._total}] ", "dim"), (f"{self._label:24s} ", "bold"), (text, style))
+
+
+def _joined(*parts: str) -> str:
+    return "  ".join(part for part in parts if part)
 
 
 def _tail(path: Path) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -181,7 +182,21 @@ def test_what_is_not_known_is_not_printed(progress, output, clock):
     assert [" ".join(line.split()) for line in output.getvalue().splitlines()[1:]] == ["[1/8] none step 0 0.5 s"]
 
 
-def test_in_a_terminal_one_line_lives_and_the_last_word_stays(clock):
+def test_in_a_narrow_terminal_nothing_wraps_and_the_time_left_is_what_is_seen(clock):
+    output = io.StringIO()
+    progress = Progress(Console(file=output, width=60, force_terminal=True, legacy_windows=False, color_system=None), total_runs=60)
+    progress.expect(Duration(72.0), Duration(600.0))
+    progress.begin(12, "netsense_rate-5mbit_delay-50ms")
+    progress.stage("verifying the network")
+    progress.update(STATE)
+    shown = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in output.getvalue().splitlines()]
+    progress.close()
+    assert "[12/60] netsense_rate-5mbit_delay-50ms verifying the network" in shown
+    assert shown[-2] == "[12/60] netsense_rate-5mbit_delay-50ms 54 s left"
+    assert shown[-1] == "  (all: about 11 min left)  step 12  6.0 s  256.0 samples/s…"
+
+
+def test_in_a_terminal_two_lines_live_and_the_last_word_stays(clock):
     output = io.StringIO()
     progress = Progress(Console(file=output, width=120, force_terminal=True, legacy_windows=False), total_runs=1)
     progress.begin(1, "none")
