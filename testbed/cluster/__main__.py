@@ -16,7 +16,7 @@ from rich.text import Text
 from testbed import spec
 from testbed.cluster.crew import Crew, RunFailed
 from testbed.cluster.follower import follow
-from testbed.cluster.launch import Launch, command, how_to_start
+from testbed.cluster.launch import Launch, command, how_to_start, not_ours
 from testbed.cluster.leader import Request, lead
 from testbed.cluster.mailbox import Mailbox
 from testbed.cluster.member import Member
@@ -33,9 +33,7 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 
 def main(
     file: Annotated[Path, typer.Argument(help="An experiment file with backend: cluster; read on rank 0's machine.")],
-    results: Annotated[Path, typer.Option(help="Where results folders are, on rank 0's machine.", envvar="TESTBED_RESULTS")] = Path(
-        "results"
-    ),
+    results: Annotated[Path, typer.Option(help="Where results folders are, on rank 0's machine.", envvar="TESTBED_RESULTS")] = RESULTS,
     only: Annotated[str | None, typer.Option("--only", metavar="RUN", help="One run of the plan, by its name; no report.")] = None,
     interface: Annotated[
         str | None, typer.Option(help="This machine's network interface to the others; else the one that faces rank 0.")
@@ -90,10 +88,11 @@ def _store() -> Any:
 
 def _refuse_to_start(file: Path, results: Path, only: str | None) -> NoReturn:
     try:
-        workers = spec.load(file).topology.workers
+        experiment = spec.load(file)
     except SpecError as error:
         sys.exit(_said(str(error), BAD_INPUT))
-    sys.exit(_said(how_to_start(file, workers, results, only), BAD_INPUT))
+    is_ours = experiment.backend == "cluster"
+    sys.exit(_said(how_to_start(file, experiment.topology.workers, results, only) if is_ours else not_ours(experiment.backend), BAD_INPUT))
 
 
 def _said(text: str, code: int) -> int:

@@ -114,10 +114,13 @@ class Crew:
         return number
 
     def _answers(self, number: int) -> list[Message]:
-        try:
-            return [self._mailbox.read(answer_name(number, rank), LOOK_PATIENCE_S) for rank in range(1, self.launch.world_size)]
-        except TimeoutError as error:
-            raise Refusal(f"not every rank answers: {error}; see what its torchrun says") from error
+        answers = []
+        for rank in range(1, self.launch.world_size):
+            try:
+                answers.append(self._mailbox.read(answer_name(number, rank), LOOK_PATIENCE_S))
+            except TimeoutError as error:
+                raise Refusal(f"rank {rank} did not answer within {LOOK_PATIENCE_S:.0f} s: see what its torchrun says") from error
+        return answers
 
     def _name(self, rank: int) -> str:
         return f"rank {rank} on {self.machines[rank].host}"

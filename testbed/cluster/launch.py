@@ -43,3 +43,8 @@ def how_to_start(file: Path, workers: int, results: Path, only: str | None) -> s
     arguments = [str(file), "--results", str(results), *(["--only", only] if only else [])]
     given = command(arguments, workers)
     return f"backend: cluster is started by torchrun: give this on each of the {workers} machines, HOST being one of them: {given}"
+
+
+def not_ours(backend: str) -> str:
+    """Say what to do with an experiment that is not for real machines."""
+    return f"backend: {backend} runs on one machine: use `testbed run`"

@@ -12,6 +12,7 @@ from rich.console import Console
 from testbed import data, disk, spec
 from testbed.cluster.crew import Crew, RankLost, RunFailed
 from testbed.cluster.judgement import judge
+from testbed.cluster.launch import not_ours
 from testbed.cluster.roster import refusals
 from testbed.emulation.judgement import Unjudgeable
 from testbed.errors import Refusal
@@ -79,7 +80,7 @@ def _refuse(runs: Sequence[Run], crew: Crew) -> None:
     size = crew.launch.world_size
     for run in runs:
         if run.experiment.backend != "cluster":
-            raise Refusal(f"backend: {run.experiment.backend} runs on one machine: use `testbed run`")
+            raise Refusal(not_ours(run.experiment.backend))
         if run.experiment.topology.workers != size:
             wanted = run.experiment.topology.workers
             said = f"{run.slug}: topology.workers is {wanted} and torchrun started {size} ranks"

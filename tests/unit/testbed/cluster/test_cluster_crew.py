@@ -14,6 +14,7 @@ from testbed.cluster.crew import Crew, RankLost, RunFailed, cause_of
 from testbed.cluster.follower import answer_name, cease_name, file_name, order_name
 from testbed.cluster.launch import Launch
 from testbed.cluster.mailbox import Mailbox
+from testbed.errors import Refusal
 from testbed.record import RunFolder, read_lines
 
 JOB = {"run": "none", "timeout_s": 120.0}
@@ -135,6 +136,15 @@ def test_a_worker_that_cannot_be_started_ends_everything(tmp_path):
     run = PretendedRun(tmp_path, {}, code=None, fault=RuntimeError("workloads.nursery ended with code 1"))
     with pytest.raises(RankLost, match=r"rank 0 on node1 could not start its worker: workloads\.nursery ended with code 1"):
         run()
+
+
+def test_a_rank_that_does_not_answer_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_PATIENCE_S", 0.0)
+    run = PretendedRun(tmp_path, {}, code=None)
+    run.member.meet = lambda: {"address": "10.0.0.1"}
+    run.mailbox.post(answer_name(0, 1), {"address": "10.0.0.2"})
+    with pytest.raises(Refusal, match="rank 2 did not answer within 0 s: see what its torchrun says"):
+        run.crew.gather([], 1)
 
 
 def test_every_rank_is_asked_where_it_is_then_told_its_peers(tmp_path):

@@ -84,6 +84,10 @@ def started(folder):
 def test_without_torchrun_a_rank_refuses_with_the_command(started, folder):
     done = started("real.yaml")
     assert (done.returncode, done.stderr.strip()) == (2, SENTENCE.format(results="results"))
+    (folder / "real.yaml").write_text(
+        GOOD.replace("cluster", "emulated").replace("{kind: machines, workers: 4}", "{kind: star, workers: 2, link: {rate: 1mbit}}")
+    )
+    assert started("real.yaml").stderr.strip() == "backend: emulated runs on one machine: use `testbed run`"
     (folder / "real.yaml").write_text(GOOD.replace("machines", "machine"))
     done = started("real.yaml")
     assert done.returncode == 2
