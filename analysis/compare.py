@@ -22,14 +22,13 @@ import pandas as pd
 from analysis import metrics
 from analysis.errors import ResultsError
 from analysis.load import WORKLOAD_FIELDS, Results, Run, dig, load
+from analysis.run import differing
 from analysis.summary import BASELINE, number
 from analysis.words import cell_words, network_words, small_print
 
 FIXED = "topk-"  # the schemes among which the oracle is sought
 ABOVE = 2.0  # the speed-up that the interval is held against
 BAD_INPUT = 2
-NAMES = ("name", "description", "schemes", "sweep", "seed", "repeats")  # parts of a spec that do not change what a run measures
-GOALS = ("budget", "target_accuracy", "data_dir")  # the same of a workload: when a run ends is judged where it matters
 HEAD = ["cell_key", "cell", "workload", "scheme", "label", "runs", "invalid"]
 SPEEDUPS = ["pairs", "unpaired", "throughput_samples_s", "none_samples_s", "ratio", "low", "high", "above"]
 TIMES = ["target", "target_from", "adaptive", "seeds", "reached", "median_s", "pairs", "shorter"]
@@ -81,11 +80,11 @@ def merge(experiments: Sequence[Results]) -> tuple[list[Run], list[str]]:
             group = (run.workload, _cell_key(run))
             key = (*group, run.scheme, str(_seed(run)))
             first = firsts.setdefault(group, run)
-            differing = _differing(run, first)
+            other = differing(run, first)
             if key in kept:
                 twice.append(run.slug)
-            elif differing:
-                notes.append(f"Not comparable: {run.folder} has another {', '.join(differing)} than {first.folder}.")
+            elif other:
+                notes.append(f"Not comparable: {run.folder} has another {', '.join(other)} than {first.folder}.")
             else:
                 kept[key] = run
         if twice:
@@ -268,15 +267,6 @@ def _seed(run: Run) -> int:
     """Return the run's seed; the number of its repeat where the manifest has none."""
     seed = run.manifest.get("seed")
     return seed if isinstance(seed, int) else run.repeat
-
-
-def _differing(run: Run, other: Run) -> list[str]:
-    """Return which parts of the spec differ, but for what only names, repeats or ends a run."""
-    one, two = ({key: value for key, value in (each.manifest.get("spec") or {}).items() if key not in NAMES} for each in (run, other))
-    for spec in (one, two):
-        if isinstance(spec.get("workload"), dict):
-            spec["workload"] = {key: value for key, value in spec["workload"].items() if key not in GOALS}
-    return sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
 
 
 def _fraction(text: str) -> float:

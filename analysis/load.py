@@ -4,180 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from analysis import frames
 from analysis.errors import ResultsError
+from analysis.run import SCHEMA, WORKLOAD_FIELDS, Run, differing, dig
 
-SCHEMA = 1  # newest layout this code reads
-WORKLOAD_FIELDS = ("workload", "workload.kind")  # sweeping these gives bars side by side, not another facet
+if TYPE_CHECKING:
+    from analysis.tidy import Frames
 
-
-@dataclass(frozen=True)
-class Run:
-    """One run of the experiment; its tables are read when first asked for."""
-
-    folder: Path
-    manifest: dict[str, Any]
-    damage: list[str] = field(default_factory=list)  # what could not be read, in words
-
-    @property
-    def slug(self) -> str:
-        """Return the run's folder name, which is how the experiment lists it."""
-        return self.folder.name
-
-    @property
-    def scheme(self) -> str:
-        """Return the scheme's slug."""
-        return str(self.manifest.get("scheme", "unknown"))
-
-    @property
-    def label(self) -> str:
-        """Return the scheme as figures name it."""
-        return str(self.manifest.get("scheme_label") or self.scheme)
-
-    @property
-    def workload(self) -> str:
-        """Return `train` or `replay`."""
-        kind = dig(self.manifest, "spec", "workload", "kind") or self._swept_workload()
-        return str(kind or "train")
-
-    @property
-    def on_machines(self) -> bool:
-        """Tell whether it ran on real machines, whose queues nobody sampled."""
-        return dig(self.manifest, "spec", "backend") == "cluster"
-
-    @property
-    def cell(self) -> dict[str, Any]:
-        """Return the swept fields and their values, but for the workload."""
-        return {key: value for key, value in self._all_swept().items() if key not in WORKLOAD_FIELDS}
-
-    @property
-    def cell_key(self) -> str:
-        """Return the cell as text that can be compared."""
-        return json.dumps(self.cell, sort_keys=True, default=str)
-
-    @property
-    def repeat(self) -> int:
-        """Return which repetition this is, from 1."""
-        value = self.manifest.get("repeat")
-        return value if isinstance(value, int) else 0
-
-    @property
-    def dilation(self) -> float:
-        """Return how many of the machine's seconds were one of the experiment's, in which everything is told."""
-        value = self.manifest.get("dilation")
-        return float(value) if isinstance(value, int | float) and value > 0 else 1.0
-
-    @property
-    def status(self) -> str:
-        """Return the manifest's status, or `damaged` when files of the run cannot be read."""
-        return "damaged" if self.damage else str(self.manifest.get("status", "unknown"))
-
-    @property
-    def complete(self) -> bool:
-        """Tell whether the run wrote everything and all of it can be read."""
-        return self.status == "complete"
-
-    @property
-    def valid(self) -> bool:
-        """Tell whether the run's numbers may be believed; only a complete run can be valid."""
-        return self.complete and self.manifest.get("valid") is True
-
-    @property
-    def invalid_reasons(self) -> list[str]:
-        """Say why the run is not valid, in words; empty for a valid run."""
-        if self.valid:
-            return []
-        reasons = list(self.damage)
-        if not reasons and not self.complete:
-            reasons.append(f"{self.status}: {self._why_incomplete()}")
-        listed = self.manifest.get("invalid_reasons")
-        reasons += [str(reason) for reason in listed] if isinstance(listed, list) else []
-        return reasons or ["not marked valid"]
-
-    @property
-    def verdict(self) -> str | None:
-        """Return the short note a figure writes beside a run that is not valid."""
-        if self.valid:
-            return None
-        if self.damage:
-            return f"damaged: {self.damage[0]}"
-        return f"invalid: {'; '.join(self.invalid_reasons)}" if self.complete else f"incomplete: {self._why_incomplete()}"
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """Return the steps, with columns `run` and `scheme` in front."""
-        return self._read("steps")
-
-    @cached_property
-    def evals(self) -> pd.DataFrame:
-        """Return the evaluations."""
-        return self._read("evals")
-
-    @property
-    def links(self) -> pd.DataFrame:
-        """Return the link samples; read anew each time, as these are the large ones and a sweep has many."""
-        return self._read("links")
-
-    @cached_property
-    def events(self) -> pd.DataFrame:
-        """Return the events."""
-        return self._read("events")
-
-    @cached_property
-    def background(self) -> pd.DataFrame:
-        """Return what background traffic delivered; empty for a run without."""
-        return self._read("background")
-
-    def check(self) -> None:
-        """Note damage that shows without reading the tables."""
-        if self.manifest.get("status") == "complete":
-            for table in frames.TABLES:
-                path = self.folder / f"{table}.parquet"
-                if path.exists() or not self._may_lack(table):
-                    self._note(frames.check_parquet(path))
-        elif not (self.folder / "stream").is_dir() and not (self.folder / "steps.parquet").exists():
-            self._note("nothing was recorded: neither stream/ nor steps.parquet is there")
-
-    def _read(self, table: str) -> pd.DataFrame:
-        """Read Parquet if the run completed, else the stream, which stays until all Parquet files are written."""
-        stream, path = self.folder / "stream", self.folder / f"{table}.parquet"
-        if self.manifest.get("status") != "complete" and stream.is_dir():
-            frame, complaints = frames.read_stream(stream, table, self.dilation)
-            for text in complaints:
-                self._note(text)
-        elif not path.exists() and (self._may_lack(table) or self.manifest.get("status") != "complete"):
-            frame = frames.empty(table)
-        else:
-            frame, complaint = frames.read_parquet(path)
-            self._note(complaint)
-        frame.insert(0, "run", self.slug)
-        frame.insert(1, "scheme", self.scheme)
-        return frame
-
-    def _note(self, complaint: str | None) -> None:
-        if complaint and complaint not in self.damage:
-            self.damage.append(complaint)
-
-    def _why_incomplete(self) -> str:
-        return str(self.manifest.get("reason") or ("killed or still going" if self.status == "running" else "no reason recorded"))
-
-    def _may_lack(self, table: str) -> bool:
-        of_no_use = (table == "evals" and self.workload == "replay") or (table == "links" and self.on_machines)
-        return table in frames.OPTIONAL or of_no_use
-
-    def _all_swept(self) -> dict[str, Any]:
-        cell = self.manifest.get("cell")
-        return cell if isinstance(cell, dict) else {}
-
-    def _swept_workload(self) -> Any:
-        return next((self._all_swept()[key] for key in WORKLOAD_FIELDS if key in self._all_swept()), None)
+__all__ = ["SCHEMA", "WORKLOAD_FIELDS", "Results", "Run", "dig", "load"]
 
 
 @dataclass(frozen=True)
@@ -192,6 +29,14 @@ class Results:
     runs: list[Run]
     unreadable: list[str]  # slugs of runs whose manifest cannot be read
     complaints: list[str]  # about the experiment and the unreadable runs; see `problems`
+    file: str | None = None  # the experiment file, word for word
+
+    @property
+    def frames(self) -> Frames:
+        """Return the tables of all runs as tidy frames: runs, steps, evals, links, events."""
+        from analysis.tidy import Frames  # made of the summary, which is made of this
+
+        return Frames(self)
 
     @property
     def missing(self) -> list[str]:
@@ -223,26 +68,6 @@ class Results:
         """Return the kinds of workload present, training first."""
         return sorted({run.workload for run in self.runs}, key=lambda kind: (kind != "train", kind))
 
-    @property
-    def steps(self) -> pd.DataFrame:
-        """Return the steps of all runs."""
-        return _concat(run.steps for run in self.runs)
-
-    @property
-    def evals(self) -> pd.DataFrame:
-        """Return the evaluations of all runs."""
-        return _concat(run.evals for run in self.runs)
-
-    @property
-    def links(self) -> pd.DataFrame:
-        """Return the link samples of all runs; may be large."""
-        return _concat(run.links for run in self.runs)
-
-    @property
-    def events(self) -> pd.DataFrame:
-        """Return the events of all runs."""
-        return _concat(run.events for run in self.runs)
-
 
 def load(folder: Path | str) -> Results:
     """Open a results folder; raise ResultsError only if nothing in it can be used."""
@@ -270,23 +95,19 @@ def load(folder: Path | str) -> Results:
         runs.append(run)
     if not runs:
         raise ResultsError(_nothing(folder, planned, complaints))
+    spec, file = experiment.get("spec"), experiment.get("file")
+    name = str(experiment.get("name") or runs[0].manifest.get("experiment") or folder.name)
     return Results(
         folder=folder,
-        name=str(experiment.get("name") or runs[0].manifest.get("experiment") or folder.name),
-        spec=experiment.get("spec") or {},
+        name=name,
+        spec=spec if isinstance(spec, dict) else {},
         planned=planned,
         command=experiment.get("command"),
         runs=runs,
         unreadable=unreadable,
-        complaints=complaints,
+        complaints=[*complaints, *_old(runs), *_mixed(name, runs)],
+        file=file if isinstance(file, str) else None,
     )
-
-
-def dig(data: Any, *keys: str) -> Any:
-    """Follow keys into nested mappings; None where the path ends early."""
-    for key in keys:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
 
 
 def _read_experiment(folder: Path) -> tuple[dict[str, Any], list[str]]:
@@ -309,9 +130,9 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str | None]:
     if complaint:
         return {}, complaint
     schema = manifest.get("schema")
-    if not isinstance(schema, int):
-        return {}, f"{path.name} names no schema"
-    if schema > SCHEMA:
+    if not isinstance(schema, int) and "scheme" not in manifest:
+        return {}, f"{path.name} names neither schema nor scheme, so it is not a run's"
+    if isinstance(schema, int) and schema > SCHEMA:
         return {}, f"schema {schema} is newer than this testbed reads ({SCHEMA}); update the testbed"
     return manifest, None
 
@@ -326,16 +147,36 @@ def _read_json(path: Path) -> tuple[dict[str, Any], str | None]:
     return (data, None) if isinstance(data, dict) else ({}, f"{path.name} does not hold an object")
 
 
+def _old(runs: list[Run]) -> list[str]:
+    old = [run.slug for run in runs if run.is_old]
+    return [f"written by an older testbed, what it did not record is left empty: {_few(old)}"] if old else []
+
+
+def _mixed(name: str, runs: list[Run]) -> Iterator[str]:
+    """Say which runs are of another experiment, or tested something else than the first run of their cell did."""
+    named: dict[str, list[str]] = {}
+    for run in runs:
+        named.setdefault(str(run.manifest.get("experiment") or name), []).append(run.slug)
+    own = name if name in named else max(named, key=lambda other: len(named[other]))
+    for other, slugs in named.items():
+        if other != own:
+            yield f"{len(slugs)} of {len(runs)} runs are of another experiment, {other}, and may not compare: {_few(slugs)}"
+    firsts: dict[str, Run] = {}
+    for run in runs:
+        first = firsts.setdefault(json.dumps(run.manifest.get("cell"), sort_keys=True), run)
+        if parts := differing(run, first):
+            yield f"run {run.slug} has another {', '.join(parts)} than {first.slug}, so the two do not compare"
+
+
+def _few(slugs: list[str], most: int = 5) -> str:
+    return ", ".join(slugs[:most]) + (f" and {len(slugs) - most} more" if len(slugs) > most else "")
+
+
 def _nothing(folder: Path, planned: list[str], complaints: list[str]) -> str:
     if complaints:
         return f"No run in {folder} can be read: {'; '.join(complaints)}. Run the experiment again."
     if planned:
         return f"None of the {len(planned)} planned runs of {folder} has started. Run the experiment first: testbed run."
+    if below := sorted(path.parent for path in folder.glob("*/experiment.json")):
+        return f"{folder} holds {len(below)} experiment{'s' * (len(below) > 1)}. Give one of them, such as {below[0]}."
     return f"{folder} holds no results. Run an experiment first (testbed run), or give another folder."
-
-
-def _concat(tables: Iterator[pd.DataFrame]) -> pd.DataFrame:
-    """Stack tables, leaving out empty ones, whose dtypes would spoil the others'."""
-    parts = list(tables)
-    full = [part for part in parts if not part.empty]
-    return pd.concat(full, ignore_index=True) if full else parts[0]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from synthetic_results import FakeRun, write_experiment
 
@@ -19,12 +20,12 @@ def test_runs_come_in_planned_order_and_the_missing_one_is_listed(folder: Path) 
 
 def test_frames_carry_run_and_scheme(folder: Path) -> None:
     results = load(folder)
-    steps = results.steps
+    steps = results.frames.steps
     assert len(steps) == 4 * 20 * 4
     assert set(steps["run"]) == {run.slug for run in results.runs}
     assert set(steps.loc[steps["run"] == "topk-0.1-train-0", "scheme"]) == {"topk-0.1"}
-    assert set(results.events["kind"]) == {"start"}
-    assert results.evals["final"].sum() == 2
+    assert set(results.frames.events["kind"]) == {"start"}
+    assert results.frames.evals["final"].sum() == 2
 
 
 def test_a_killed_run_is_read_from_its_stream_on_worker_0s_clock(folder: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_bad_line_in_the_middle_of_a_stream_is_a_problem(folder: Path) -> None
     lines = stream.read_text().splitlines()
     stream.write_text("\n".join([*lines[:2], "garbage", '{"no": "clock"}', *lines[2:]]))
     results = load(folder)
-    assert len(results.steps) == 4 * 20 * 4
+    assert len(results.frames.steps) == 4 * 20 * 4
     assert results.problems == ["run 3lc-train-0: stream/steps-1.jsonl has 2 unreadable line(s), left out"]
 
 
@@ -138,3 +139,34 @@ def test_what_cannot_be_used_at_all_is_refused_with_a_remedy(tmp_path: Path, fol
     (folder / "experiment.json").write_text('{"schema": 2}')
     with pytest.raises(ResultsError, match=r"schema 2; this testbed reads up to 1\. Update"):
         load(folder)
+
+
+def test_a_folder_of_experiments_is_refused_with_one_of_them_named(folder: Path) -> None:
+    with pytest.raises(ResultsError, match=rf"holds 1 experiment\. Give one of them, such as {folder}\."):
+        load(folder.parent)
+
+
+def test_runs_of_another_experiment_are_shown_and_named(folder: Path) -> None:
+    path = folder / "topk-0.1-train-0" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"experiment": "other"}))
+    results = load(folder)
+    assert len(results.runs) == 4
+    assert results.problems == ["1 of 4 runs are of another experiment, other, and may not compare: topk-0.1-train-0"]
+
+
+def test_a_run_that_tested_something_else_than_its_cell_is_named(folder: Path) -> None:
+    path = folder / "topk-0.1-train-0" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["spec"]["topology"]["workers"] = 8
+    path.write_text(json.dumps(manifest))
+    assert load(folder).problems == ["run topk-0.1-train-0 has another topology than none-train-0, so the two do not compare"]
+
+
+def test_a_lacking_column_is_damage_and_the_others_are_read(folder: Path) -> None:
+    path = folder / "none-train-0" / "steps.parquet"
+    pd.read_parquet(path).drop(columns=["loss"]).to_parquet(path)
+    results = load(folder)
+    row = summarise(results).set_index("run").loc["none-train-0"]
+    assert results.problems == ["run none-train-0: steps.parquet lacks the column(s) loss"]
+    assert row["throughput_samples_s"] == pytest.approx(512)
+    assert not row["valid"]
