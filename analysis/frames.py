@@ -90,7 +90,7 @@ def most_rows(folder: Path, table: str, from_stream: bool) -> int:
     return 0 if check_parquet(path, may_lack=True) else int(pq.read_metadata(path).num_rows)
 
 
-def read_parquet(path: Path, columns: list[str] | None = None, filters: Filters | None = None) -> tuple[pa.Table, str | None]:
+def parquet_table(path: Path, columns: list[str] | None = None, filters: Filters | None = None) -> tuple[pa.Table, str | None]:
     """Read a table, or some of its columns and rows; on damage return it empty, with the complaint."""
     columns = columns or all_columns(path.stem)
     if complaint := check_parquet(path, may_lack=True):
@@ -105,7 +105,13 @@ def read_parquet(path: Path, columns: list[str] | None = None, filters: Filters 
         return no_rows(path.stem, columns), f"{path.name} cannot be read ({_first_line(error)})"
 
 
-def read_stream(
+def read_parquet(path: Path) -> tuple[pd.DataFrame, str | None]:
+    """Read a table as a frame; on damage return it empty, with the complaint."""
+    table, complaint = parquet_table(path)
+    return to_frame(table), complaint
+
+
+def stream_table(
     folder: Path, table: str, columns: list[str] | None = None, filters: Filters | None = None, dilation: float = 1.0
 ) -> tuple[pa.Table, list[str]]:
     """Read one table from JSON lines and move it to the clock of worker 0's first step, in the experiment's time."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from analysis.errors import ResultsError
 from analysis.run import SCHEMA, WORKLOAD_FIELDS, Run, differing, dig
 
 if TYPE_CHECKING:
     from analysis.tidy import Frames
+
+T = TypeVar("T")
 
 __all__ = ["SCHEMA", "WORKLOAD_FIELDS", "Results", "Run", "dig", "load"]
 
@@ -30,6 +32,7 @@ class Results:
     unreadable: list[str]  # slugs of runs whose manifest cannot be read
     complaints: list[str]  # about the experiment and the unreadable runs; see `problems`
     file: str | None = None  # the experiment file, word for word
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # see `once`
 
     @property
     def frames(self) -> Frames:
@@ -37,6 +40,13 @@ class Results:
         from analysis.tidy import Frames  # made of the summary, which is made of this
 
         return Frames(self)
+
+    def once(self, name: str, work: Callable[[Results], T]) -> T:
+        """Return what `work` makes of these runs, worked out again only if what is known of them has changed since."""
+        key = (name, *((run.slug, run.status) for run in self.runs))
+        if key not in self.kept:
+            self.kept[key] = work(self)
+        return cast(T, self.kept[key])
 
     @property
     def missing(self) -> list[str]:

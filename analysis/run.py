@@ -146,13 +146,13 @@ class Run:
         """Read a table: Parquet if the run completed, else the stream, which stays until all Parquet files are written."""
         path = self.folder / f"{table}.parquet"
         if self._from_stream:
-            read, complaints = frames.read_stream(self.folder / "stream", table, columns, filters, self.dilation)
+            read, complaints = frames.stream_table(self.folder / "stream", table, columns, filters, self.dilation)
             for text in complaints:
                 self._note(text)
         elif not path.exists() and (self._may_lack(table) or self.manifest.get("status") != "complete"):
             read = frames.no_rows(table, columns)
         else:
-            read, complaint = frames.read_parquet(path, columns, filters)
+            read, complaint = frames.parquet_table(path, columns, filters)
             self._note(complaint)
         return read
 

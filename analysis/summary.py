@@ -29,6 +29,10 @@ VALUES = (
 
 def summarise(results: Results) -> pd.DataFrame:
     """Return one row a planned or present run; a missing or unreadable run has its status and nothing else."""
+    return results.once("summary", _summarise).copy()
+
+
+def _summarise(results: Results) -> pd.DataFrame:
     rows = {run.slug: _row(run) for run in results.runs}
     for slug in results.missing:
         rows[slug] = {"run": slug, "status": "missing"}
