@@ -106,8 +106,8 @@ def parquet_table(path: Path, columns: list[str] | None = None, filters: Filters
 
 
 def read_parquet(path: Path) -> tuple[pd.DataFrame, str | None]:
-    """Read a table as a frame; on damage return it empty, with the complaint."""
-    table, complaint = parquet_table(path)
+    """Read a table's common columns as a frame; on damage return it empty, with the complaint."""
+    table, complaint = parquet_table(path, list(COLUMNS[path.stem]))
     return to_frame(table), complaint
 
 

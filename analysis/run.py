@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pandas as pd
 import pyarrow as pa
 
 from analysis import frames
 
+T = TypeVar("T")
 SCHEMA = 1  # newest layout this code reads
 WORKLOAD_FIELDS = ("workload", "workload.kind")  # sweeping these gives bars side by side, not another facet
 NAMING = ("name", "description", "schemes", "sweep", "seed", "repeats")  # parts of a spec that do not change what a run measures
@@ -26,6 +28,7 @@ class Run:
     folder: Path
     manifest: dict[str, Any]
     damage: list[str] = field(default_factory=list)  # what could not be read, in words
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)  # see `once`
 
     @property
     def slug(self) -> str:
@@ -129,8 +132,8 @@ class Run:
 
     @property
     def links(self) -> pd.DataFrame:
-        """Return the link samples; read anew each time, as these are the large ones and a sweep has many."""
-        return self._frame("links")
+        """Return the link samples, without OpenFlow's counters; read anew each time, as these are the large ones and a sweep has many."""
+        return self._frame("links", list(frames.COLUMNS["links"]))
 
     @cached_property
     def events(self) -> pd.DataFrame:
@@ -141,6 +144,12 @@ class Run:
     def background(self) -> pd.DataFrame:
         """Return what background traffic delivered; empty for a run without."""
         return self._frame("background")
+
+    def once(self, name: str, work: Callable[[Run], T]) -> T:
+        """Return what `work` makes of this run's files, worked out the first time only."""
+        if name not in self.kept:
+            self.kept[name] = work(self)
+        return cast(T, self.kept[name])
 
     def read(self, table: str, columns: list[str] | None = None, filters: frames.Filters | None = None) -> pa.Table:
         """Read a table: Parquet if the run completed, else the stream, which stays until all Parquet files are written."""
@@ -174,8 +183,8 @@ class Run:
     def _from_stream(self) -> bool:
         return self.manifest.get("status") != "complete" and (self.folder / "stream").is_dir()
 
-    def _frame(self, table: str) -> pd.DataFrame:
-        return frames.to_frame(self.read(table), {"run": self.slug, "scheme": self.scheme})
+    def _frame(self, table: str, columns: list[str] | None = None) -> pd.DataFrame:
+        return frames.to_frame(self.read(table, columns), {"run": self.slug, "scheme": self.scheme})
 
     def _note(self, complaint: str | None) -> None:
         if complaint and complaint not in self.damage:

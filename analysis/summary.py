@@ -81,7 +81,13 @@ def swept_columns(table: pd.DataFrame) -> list[str]:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    """Return what one run says by itself."""
+    """Return what one run says by itself, and whether it may be believed as far as is known by now."""
+    row = run.once("measured", measured)
+    return {**row, "valid": run.valid, "status": run.status, "invalid_reasons": "; ".join(run.invalid_reasons) or None}
+
+
+def measured(run: Run) -> dict[str, Any]:
+    """Work out the numbers of one run; reading its tables may find damage."""
     steps, evals = run.steps, run.evals
     interval = metrics.throughput_interval(steps)
     queue, rival = queues.waits(run), background.fairness(run)
@@ -115,9 +121,6 @@ def _row(run: Run) -> dict[str, Any]:
         "background_bps": metrics.background_bps(run.background, steps),
         "time_dilation": run.dilation,
         "interval": interval.method or None,
-        "valid": run.valid,
-        "status": run.status,
-        "invalid_reasons": "; ".join(run.invalid_reasons) or None,
     }
 
 

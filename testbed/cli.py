@@ -54,7 +54,7 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run every scheme of an experiment file, then write its summary and figures.
+    """Run every scheme of an experiment file, then write its summary, figures and report.
 
     Each run boots a network of its own, verifies its rates and round-trip times, trains, and judges whether the emulation was
     faithful. The results are in results/NAME: docs/results.md tells what each file and number means.
@@ -127,7 +127,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="A results folder, e.g. results/quick.")],
     as_json: Json = False,
 ) -> None:
-    """Write summary.csv, table.csv and the figures of a results folder again; needs no root."""
+    """Write report.html, summary.csv, table.csv and the figures of a results folder again; needs no root."""
     _report(folder, as_json)
 
 

@@ -19,7 +19,7 @@ def report(folder: Path, console: Console | None) -> None:
     """Write the report and print its table; without a console, print JSON for machines."""
     with disk.watched(folder):
         written = analysis.write_report(folder)
-        summary = analysis.summarise(analysis.load(folder))
+    summary = written.summary
     give_to_caller(folder)
     if console is None:
         rows = json.loads(summary.to_json(orient="records"))
@@ -35,6 +35,7 @@ def report(folder: Path, console: Console | None) -> None:
         figures = [name for name, why in written.skipped.items() if why == reason]
         console.print(f"not drawn: {', '.join(figures)}: {reason}", style="dim", soft_wrap=True)
     console.print(f"summary: {folder / 'summary.csv'}\ntable: {folder / 'table.csv'}\nfigures: {folder / 'figures'}", soft_wrap=True)
+    console.print(f"report: {folder / 'report.html'} (one file, to look at or to send)", soft_wrap=True)
 
 
 def _summary_table(summary: Any) -> Table:

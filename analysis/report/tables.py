@@ -1,0 +1,153 @@
+"""The report's summary table: each cell as it is read, and what it is sorted by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.fields import swept_fields
+from analysis.load import Results
+from analysis.report.read import measure, say
+from analysis.summary import by_scheme
+from analysis.words import short_name
+
+Row = dict[Any, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, whether it holds numbers, and what it means where that needs words."""
+
+    title: str
+    numeric: bool
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in the table; `more` in small print under it."""
+
+    text: str
+    sort: float | str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A run, or a scheme with its repeats."""
+
+    scheme: str
+    anchor: str  # of the run's part of the page, if it is one run or its first
+    valid: bool
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The summary, with what its numbers rest on in words."""
+
+    columns: list[Column]
+    rows: list[TableRow]
+    notes: list[str]
+
+
+def summary_table(results: Results, runs: pd.DataFrame, anchors: dict[str, str]) -> Table:
+    """Return a row a run, or with repeats a row a cell, workload and scheme; runs without a single step are listed elsewhere."""
+    repeated = bool((runs["repeat"].fillna(1) > 1).any())
+    rows: list[Row] = (by_scheme(runs) if repeated else runs[runs["scheme"].notna()]).to_dict("records")
+    made = [(column, cell) for column, cell in _columns(results, repeated).items() if _is_needed(column, results, rows)]
+    made_rows = [
+        TableRow(str(row["scheme"]), anchors.get(str(row["run"]), ""), bool(row["valid"] is True), [cell(row) for _, cell in made])
+        for row in rows
+    ]
+    methods = runs["interval"].dropna().unique()
+    notes = [f"Throughput is of all workers together; under it its interval ({'; '.join(map(str, methods))})."] if len(methods) else []
+    notes.append("Speed-up is over valid runs of scheme none in the same cell; a dash means that it cannot be told.")
+    if repeated:
+        notes.append("Each row is the median of its valid repeats.")
+    return Table([column for column, _ in made], made_rows, notes)
+
+
+def _columns(results: Results, repeated: bool) -> dict[Column, Callable[[Row], Cell]]:
+    made: dict[Column, Callable[[Row], Cell]] = {Column("Scheme", False): lambda row: _text(row["scheme_label"])}
+    for field in swept_fields(results):
+        made[Column(short_name(field.path).capitalize(), bool(field.numbers), field.path)] = _field(field.path, field.values)
+    return made | {
+        Column("Workload", False): lambda row: _text(row["workload"]),
+        Column("Repeats", True, "valid ones, of all"): _repeats,
+        Column("Throughput, samples/s", True): _throughput,
+        Column("Speed-up", True, "over no compression"): lambda row: _number(row["speedup_over_none"], ".2f", after="x"),
+        Column("Accuracy", True, "on the full test set at the end"): lambda row: _number(row["final_accuracy"], ".1f", 100, " %"),
+        Column("Time to accuracy", True, "training clock at the first evaluation at or above the target"): _time_to_accuracy,
+        Column("Sent a step", True, "payload of one worker"): lambda row: Cell(
+            measure(row["bytes_per_step"], "B"), _key(row["bytes_per_step"]), _times_fewer(row)
+        ),
+        Column("Fidelity", True, "delivered / configured rate while the bottleneck was backlogged"): lambda row: _number(
+            row["fidelity"], ".3f"
+        ),
+        Column("Valid", False): _valid,
+    }
+
+
+def _is_needed(column: Column, results: Results, rows: list[Row]) -> bool:
+    """Leave out what is the same for all, or known of none."""
+    if column.title == "Workload":
+        return len(results.workloads) > 1
+    if column.title == "Repeats":
+        return any("repeats" in row for row in rows)
+    values = {"Accuracy": "final_accuracy", "Time to accuracy": "time_to_accuracy_s"}
+    return column.title not in values or any(not math.isnan(row[values[column.title]]) for row in rows)
+
+
+def _field(path: str, values: dict[str, Any]) -> Callable[[Row], Cell]:
+    def cell(row: Row) -> Cell:
+        written, value = row.get(path), values.get(str(row["run"]))
+        return Cell("-" if pd.isna(written) else str(written), _key(value) if isinstance(value, int | float) else str(value))
+
+    return cell
+
+
+def _repeats(row: Row) -> Cell:
+    used, left_out = int(row["repeats"]), int(row["left_out"])
+    total = used + left_out
+    return Cell(f"{used if row['valid'] is True else 0} of {total}", float(used))
+
+
+def _throughput(row: Row) -> Cell:
+    low, high = say(row["throughput_low"]), say(row["throughput_high"])
+    return Cell(
+        say(row["throughput_samples_s"]), _key(row["throughput_samples_s"]), f"{low} to {high}" if low != "-" and high != "-" else ""
+    )
+
+
+def _time_to_accuracy(row: Row) -> Cell:
+    time_s, target = row["time_to_accuracy_s"], say(row["target_accuracy"], ".1f", 100)
+    return Cell(say(time_s, ".1f", after=" s"), _key(time_s), f"to {target} %" if target != "-" else "")
+
+
+def _times_fewer(row: Row) -> str:
+    return "" if math.isnan(row["compression_ratio"]) else f"1 / {row['compression_ratio']:.3g}"
+
+
+def _valid(row: Row) -> Cell:
+    if row["valid"] is True:
+        return Cell("yes", "0")
+    status = str(row["status"])
+    return Cell("no" if status == "complete" else status, "1", str(row["invalid_reasons"] or "").partition("; ")[0])
+
+
+def _number(value: float, form: str, scale: float = 1.0, after: str = "") -> Cell:
+    return Cell(say(value, form, scale, after), _key(value))
+
+
+def _text(value: Any) -> Cell:
+    return Cell(str(value), str(value))
+
+
+def _key(value: Any) -> float:
+    """Return what to sort by; what is not known comes last."""
+    return -math.inf if value is None or pd.isna(value) else float(value)
