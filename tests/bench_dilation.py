@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXPERIMENT = """
 name: dilation
 topology: {kind: dumbbell, workers: 4, bottleneck: {rate: 20mbit, delay: 5ms}, access: {rate: 100mbit}}
+transport: {congestion_control: reno}
 workload: {kind: replay, model: resnet8, compute: 60ms, budget: {steps: 60}}
 schemes: [none, topk-0.1, 3lc]
 sweep: {topology.bottleneck.loss: [0%, 0.5%], dilation: [1, 5]}
