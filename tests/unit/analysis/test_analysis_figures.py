@@ -171,7 +171,9 @@ def test_the_report_writes_everything_and_says_what_was_wrong(folder: Path) -> N
     assert {"overview", "accuracy_time", "accuracy_bytes", "throughput", "breakdown", "bits_value", "backlog", "backlog_share"} <= set(
         drawn
     )
-    assert names == {"report.html", "summary.csv", "table.csv", "table.parquet"} | {f"figures/{name}.{kind}" for name in drawn for kind in ("png", "pdf")}
+    assert names == {"report.html", "summary.csv", "table.csv", "table.parquet"} | {
+        f"figures/{name}.{kind}" for name in drawn for kind in ("png", "pdf")
+    }
     assert all(path.stat().st_size > 0 for path in report.paths)
     assert len(report.problems) == 1
     assert report.skipped == {name: FIGURES[name].reason(load(folder)) for name in FIGURES if name not in drawn}
