@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from analysis import style
+from analysis import style, summary, words
 from analysis.figures import facets
 from analysis.load import Results
 from analysis.style import SchemeStyle
@@ -115,6 +115,25 @@ def legend_entries(results: Results, table: pd.DataFrame) -> list[Artist]:
     if not table["valid"].fillna(True).all():
         entries.append(Patch(facecolor="white", hatch=style.INVALID_HATCH, label="not valid", **grey))
     return entries
+
+
+def page(
+    results: Results,
+    reason: Callable[[Results], str | None],
+    draw_on: DrawOn,
+    title: str,
+    legend_entries: Callable[[Results, pd.DataFrame], list[Artist]],
+    explain: Callable[[Results, pd.DataFrame], list[str]],
+) -> Figure | None:
+    """Draw one panel a cell, with a title, a legend and the small print; None where there is a reason to draw nothing."""
+    if reason(results):
+        return None
+    with style.look():
+        table = summary.summarise(results)
+        figure = panels(results, table, reason, draw_on)
+        style.set_title(figure, title, legend_entries(results, table))
+        style.footnote(figure, words.small_print(results, results.runs, explain(results, table)))
+    return figure
 
 
 def panels(results: Results, table: pd.DataFrame, reason: Callable[[Results], str | None], draw_on: DrawOn) -> Figure:

@@ -32,15 +32,11 @@ def reason(results: Results) -> str | None:
 
 def draw(results: Results) -> Figure | None:
     """Draw one panel a cell."""
-    if reason(results):
-        return None
-    with style.look():
-        table = summary.summarise(results)
-        figure = bars.panels(results, table, reason, draw_on)
-        style.set_title(figure, TITLE, legend_entries(results, table))
-        replayed = ["Replay sleeps its compute."] * ("replay" in results.workloads)
-        style.footnote(figure, words.small_print(results, results.runs, [SENTENCE, *replayed]))
-    return figure
+    return bars.page(results, reason, draw_on, TITLE, legend_entries, _explain)
+
+
+def _explain(results: Results, table: pd.DataFrame) -> list[str]:
+    return [SENTENCE, *["Replay sleeps its compute."] * ("replay" in results.workloads)]
 
 
 def draw_on(

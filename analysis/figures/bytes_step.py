@@ -31,14 +31,7 @@ def reason(results: Results) -> str | None:
 
 def draw(results: Results) -> Figure | None:
     """Draw one panel a cell."""
-    if reason(results):
-        return None
-    with style.look():
-        table = summary.summarise(results)
-        figure = bars.panels(results, table, reason, draw_on)
-        style.set_title(figure, TITLE, legend_entries(results, table))
-        style.footnote(figure, words.small_print(results, results.runs, [RATIO_SENTENCE]))
-    return figure
+    return bars.page(results, reason, draw_on, TITLE, legend_entries, lambda _results, _table: [RATIO_SENTENCE])
 
 
 def draw_on(

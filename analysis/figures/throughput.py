@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from analysis import style, summary, words
+from analysis import style, summary
 from analysis.figures import bars
 from analysis.figures.registry import Drawing
 from analysis.load import Results
@@ -27,14 +27,7 @@ def reason(results: Results) -> str | None:
 
 def draw(results: Results) -> Figure | None:
     """Draw one panel a cell."""
-    if reason(results):
-        return None
-    with style.look():
-        table = summary.summarise(results)
-        figure = bars.panels(results, table, reason, draw_on)
-        style.set_title(figure, TITLE, legend_entries(results, table))
-        style.footnote(figure, words.small_print(results, results.runs, explain(results, table)))
-    return figure
+    return bars.page(results, reason, draw_on, TITLE, legend_entries, explain)
 
 
 def draw_on(

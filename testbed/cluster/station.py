@@ -23,6 +23,10 @@ class Station:
         """The folder is for the nursery's log; the threads are those of the libraries that the workers compute with."""
         os.environ["OMP_NUM_THREADS"] = str(threads)  # read when the nursery imports torch
         self._log = folder / "nursery.log"
+        self._renew()
+
+    def _renew(self) -> None:
+        """Begin anew: one run's nursery that died must not cost the runs after it."""
         self._nursery = Child("workloads.nursery", self._log)
         self._ready = False
         self._loaded: set[tuple[str, str | None]] = set()
@@ -39,13 +43,20 @@ class Station:
             self._nursery.tell({"job": str(file), "netns_pid": None, "log": str(log)})
             self._worker = self._nursery.wait_for("started", READY_TIMEOUT_S)["pid"]
         except ChildEnded as error:
-            raise ChildEnded(f"{error}; it said: {self._log.read_text(errors='replace')[-500:]}") from None
+            said = self._log.read_text(errors="replace")[-500:]
+            self._renew()
+            raise ChildEnded(f"{error}; it said: {said}") from None
 
     def poll(self, timeout_s: float = TICK_S) -> int | None:
         """Return the worker's exit code, a signal as a negative number, or None if it goes on."""
         deadline = time.monotonic() + timeout_s
         while True:
-            for message in self._nursery.hear(max(0.0, deadline - time.monotonic())):
+            try:
+                messages = self._nursery.hear(max(0.0, deadline - time.monotonic()))
+            except ChildEnded:
+                self._renew()
+                raise
+            for message in messages:
                 if message["event"] == "exited":
                     self._worker = 0
                     return int(message["code"])
