@@ -232,8 +232,9 @@ def test_a_run_that_fails_in_the_middle_takes_its_process_with_it_and_the_next_h
 
 
 def test_a_process_that_died_meanwhile_is_replaced(runner):
-    runner.process().kill()
-    runner.process().wait()
+    process = runner.process()
+    process.kill()
+    process.wait()
     runner.run(DONE)
 
 
