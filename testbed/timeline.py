@@ -86,9 +86,9 @@ class Timeline:
         """Return the changes that happen before a step."""
         return tuple(change for change in self.changes if change.at_step is not None)
 
-    def steps(self) -> tuple[int, ...]:
+    def steps(self) -> list[int]:
         """Return the measured steps before which something happens."""
-        return tuple(sorted({change.at_step for change in self.changes if change.at_step is not None}))
+        return sorted({change.at_step for change in self.changes if change.at_step is not None})
 
     def delayed_links(self) -> frozenset[str]:
         """Return the links that need a delay element at some time, though they may begin without delay, jitter and loss."""

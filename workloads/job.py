@@ -34,7 +34,7 @@ class Job:
     threads: int = 1
     nice: int = 5
     timeout_s: float = 120.0  # a collective that takes longer fails the worker
-    told_steps: tuple[int, ...] = ()  # measured steps whose beginning rank 0 tells (see herald.py), beside the first
+    told_steps: list[int] = field(default_factory=list)  # measured steps whose beginning rank 0 tells (see herald.py), beside the first
     dilation: float = 1.0  # the machine's seconds to one of the experiment's; all else here is in the experiment's
     slowdowns: list[dict[str, float]] = field(default_factory=list)  # why this worker computes slowly, see pace.py
     store_prefix: str = ""  # workers that share no folder: their keys in a store that is at master_addr already; "": rank 0 makes a store

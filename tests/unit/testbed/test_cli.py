@@ -242,10 +242,8 @@ def test_a_report_of_a_missing_folder_is_bad_input_told_in_one_sentence(tmp_path
 
 
 def test_a_report_says_which_figures_were_not_drawn(monkeypatch, tmp_path):
-    report = Report([], [], {"backlog": "no queue", "heatmap_speedup": "no sweep", "heatmap_winner": "no sweep"})
+    report = Report([], [], {"backlog": "no queue", "heatmap_speedup": "no sweep", "heatmap_winner": "no sweep"}, pd.DataFrame())
     monkeypatch.setattr(analysis, "write_report", lambda folder: report)
-    monkeypatch.setattr(analysis, "load", lambda folder: None)
-    monkeypatch.setattr(analysis, "summarise", lambda results: pd.DataFrame())
     lines = testbed("report", str(tmp_path)).stdout.splitlines()
     assert [line for line in lines if line.startswith("not drawn")] == [
         "not drawn: backlog: no queue",
