@@ -46,12 +46,13 @@ class Counter:
 
 def drain(network: EmulatedNetwork) -> None:
     """Wait until every queue is empty."""
-    deadline = time.monotonic() + DRAIN_SECONDS
+    patience_s = DRAIN_SECONDS + max((queue.queue_bytes * 8 / queue.rate_bps for queue in network.queues), default=0.0)
+    deadline = time.monotonic() + patience_s
     for queue in network.queues:
         counter = Counter(queue)
         while counter.read().backlog_bytes:
             if time.monotonic() > deadline:
-                raise VerificationError(f"the queue of {queue.name} did not drain in {DRAIN_SECONDS:.0f} s")
+                raise VerificationError(f"the queue of {queue.name} did not drain in {patience_s:.0f} s")
             time.sleep(0.002)
         counter.close()
 

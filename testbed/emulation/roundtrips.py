@@ -105,7 +105,8 @@ def measure_rtts(network: EmulatedNetwork) -> list[RttResult]:
     source, *targets = description.all_hosts
     with network_namespace(network.host_pids[source]):
         pings = max(PINGS, LEAST_PINGS // len(targets))
-        answers = ping([network.address(target) for target in targets], pings, PING_INTERVAL_S, PING_TIMEOUT_S)
+        longest_s = max(description.base_rtt_s(source, target) for target in targets)
+        answers = ping([network.address(target) for target in targets], pings, PING_INTERVAL_S, PING_TIMEOUT_S + longest_s)
     results = []
     for target in targets:
         rtts_s = answers[network.address(target)]
