@@ -44,6 +44,8 @@ def _inside(scheme: str, rate_bps: float, budget: dict[str, float]) -> Any:
         routing=asdict(RoutingPolicy()),
         scheme=resolve(scheme).params,
         workload=workload,
+        slowdowns=[[]] * 4,
+        cpu_groups=[None] * 4,
     )
     return Inside(plan, JsonLines(os.open(os.devnull, os.O_RDONLY)))
 

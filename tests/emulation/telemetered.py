@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.emulation.scenarios import UDP_PORT, _receiver, boot
+from tests.emulation.scenarios import UDP_PORT, boot, receiver_at
 
 IPERF_PORT = 5201
 BACKGROUND_DSCP = 8
@@ -75,7 +75,7 @@ def burst(rate_bps: float, access_bps: float, burst_bytes: int) -> dict[str, Any
     from topologies import LinkSpec, dumbbell
 
     network = boot(dumbbell(2, LinkSpec(rate_bps, queue_bytes=2 * burst_bytes), LinkSpec(access_bps, queue_bytes=2 * burst_bytes)), 1500)
-    receiver = _receiver(network, "h2")
+    receiver = receiver_at(network, "h2")
     recorder = Recorder(network, Path(PRIVATE_DIR))
     with network_namespace(network.host_pids["h1"]):
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

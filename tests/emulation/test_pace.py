@@ -62,7 +62,7 @@ def test_a_limited_worker_has_its_share_of_a_processor_and_no_more(tmp_path):
     assert (limit["worker"], limit["cpus"]) == (1, 0.25)
     assert limit["throttled_s"] > 0
     compute_s = pd.read_parquet(results / "topk-0.1" / "steps.parquet").groupby("rank")["compute_s"].mean()
-    assert compute_s[1] > 1.5 * compute_s[0]
+    assert compute_s[1] > 1.1 * compute_s[0]  # and it waits while it sends and receives, too
     assert look_at_machine() == before
 
 
