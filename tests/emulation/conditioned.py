@@ -131,7 +131,7 @@ def down_and_up(link: str) -> dict[str, Any]:
 def followed_trace(seconds: int, most_mbit: float, seed: int, pauses: bool = False) -> dict[str, Any]:
     """Overload a link that follows a Mahimahi trace; return the worst difference of any window of a second, as a share of the trace."""
     times_ms = trace_with_pauses(seconds, most_mbit) if pauses else mahimahi_trace(seconds, most_mbit, seed)
-    steps = payable(rates(times_ms), seconds)
+    steps = payable(rates(times_ms), times_ms[-1] / 1000)
     spec = LinkSpec(most_mbit * 1e6, queue_bytes=100_000)
     network = boot(dumbbell(2, spec, LinkSpec(1.2 * most_mbit * 1e6)), MTU)
     receiver = _stamped_receiver(network, "h2")
@@ -142,7 +142,7 @@ def followed_trace(seconds: int, most_mbit: float, seed: int, pauses: bool = Fal
     sender.wait()
     arrived_s = [at_s - began_s for at_s, _ in _arrivals(receiver)]
     worst, least_bytes = 0.0, FRAME_BYTES
-    for start_ms in range(50, (seconds - 1) * 1000, 50):
+    for start_ms in range(50, times_ms[-1] - 1000, 50):  # one round of the trace
         allowed = 1500 * sum(start_ms < t <= start_ms + 1000 for t in times_ms)
         passed = FRAME_BYTES * sum(start_ms <= t * 1000 < start_ms + 1000 for t in arrived_s)
         worst = max(worst, max(0.0, abs(passed - allowed) - least_bytes) / allowed)
