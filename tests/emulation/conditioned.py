@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import select
 import socket
 import struct
 import threading
@@ -58,6 +59,12 @@ def _stamped_receiver(network: Any, host: str) -> socket.socket:
     return receiver
 
 
+def _await_first(receiver: socket.socket) -> None:
+    """Wait until a sender has begun: how long that takes is the machine's to say."""
+    select.select([receiver], [], [], 10.0)
+    time.sleep(0.1)
+
+
 def _mbit(arrivals: list[Arrival], from_s: float, to_s: float) -> float:
     return sum(from_s <= at_s < to_s for at_s, _ in arrivals) * FRAME_BYTES * 8 / (to_s - from_s) / 1e6
 
@@ -67,8 +74,8 @@ def rate_steps(link: str, rates_bps: list[Any], offered_bps: float, queue_bytes:
     spec = LinkSpec(100e6, queue_bytes=queue_bytes)
     network = boot(dumbbell(2, spec, spec), MTU)
     receiver = _stamped_receiver(network, "h2")
-    sender = start_sender(network, "h1", network.address("h2"), MTU, offered_bps, len(rates_bps) + 0.5)
-    time.sleep(0.5)
+    sender = start_sender(network, "h1", network.address("h2"), MTU, offered_bps, len(rates_bps) + 1.0)
+    _await_first(receiver)
     changes = [{"link": link, "at_s": float(i), "rate_bps": rate} for i, rate in enumerate(rates_bps)]
     began_s, told = _conduct(network, changes, len(rates_bps))
     sent = int(sender.communicate()[0])
@@ -136,7 +143,7 @@ def followed_trace(seconds: int, most_mbit: float, seed: int, pauses: bool = Fal
     network = boot(dumbbell(2, spec, LinkSpec(1.2 * most_mbit * 1e6)), MTU)
     receiver = _stamped_receiver(network, "h2")
     sender = start_sender(network, "h1", network.address("h2"), MTU, 1.1 * most_mbit * 1e6, seconds + 1.0)
-    time.sleep(0.5)
+    _await_first(receiver)
     changes = [{"link": "bottleneck", "direction": "forward", "at_s": at_s, "rate_bps": rate_bps} for at_s, rate_bps in steps]
     began_s, told = _conduct(network, changes, seconds)
     sender.wait()

@@ -70,6 +70,7 @@ def counted_beside_iperf3(rate_bps: float, seconds: float) -> dict[str, Any]:
 
 def burst(rate_bps: float, access_bps: float, burst_bytes: int) -> dict[str, Any]:
     """Send one burst that the bottleneck's queue can hold; return its backlog over time, as recorded."""
+    from testbed.emulation.counters import realtime
     from testbed.emulation.namespaces import network_namespace
     from testbed.emulation.sandbox import PRIVATE_DIR
     from topologies import LinkSpec, dumbbell
@@ -81,9 +82,10 @@ def burst(rate_bps: float, access_bps: float, burst_bytes: int) -> dict[str, Any
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     frame = network.mtu + 14
     frames = burst_bytes // frame
-    began = time.monotonic()
-    for _ in range(frames):
-        sender.sendto(bytes(network.mtu - 28), (network.address("h2"), UDP_PORT))
+    with realtime():  # one burst, not two with a pause between
+        began = time.monotonic()
+        for _ in range(frames):
+            sender.sendto(bytes(network.mtu - 28), (network.address("h2"), UDP_PORT))
     time.sleep(burst_bytes * 8 / rate_bps + 0.5)
     rows = [row for row in recorder.stop() if row["link"] == "bottleneck" and row["source"] == "s1"]
     receiver.close()

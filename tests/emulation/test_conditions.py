@@ -16,7 +16,7 @@ ROOM = "conditioned"
 
 @pytest.mark.parametrize("link", ["bottleneck", "access-h1"])
 def test_a_new_rate_holds_after_50_ms_at_a_switch_and_at_a_host(link):
-    seen = play("rate_steps", room=ROOM, link=link, rates_bps=[10e6, 30e6, 5e6, 20e6], offered_bps=40e6, queue_bytes=30_000)
+    seen = play("rate_steps", room=ROOM, link=link, rates_bps=[10e6, 30e6, 5e6, 20e6], offered_bps=40e6, queue_bytes=300_000)
     assert seen["mbit"] == pytest.approx([10, 30, 5, 20], rel=0.03)
     assert max(seen["late_s"]) < 0.05
 

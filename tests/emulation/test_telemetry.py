@@ -21,7 +21,7 @@ def test_the_backlog_rises_and_falls_with_a_known_burst():
     assert seen["dropped"] == 0
     # arrives at the access rate while it leaves at the link's
     peak_at_s, peak_bytes = max(((at, held) for at, held, _ in seen["trace"]), key=lambda sample: sample[1])
-    assert peak_bytes == pytest.approx(burst_bytes * (1 - rate_bps / access_bps), rel=0.05)
+    assert peak_bytes == pytest.approx(burst_bytes * (1 - rate_bps / access_bps), rel=0.1)  # looked at every 5 ms, of 30 that it takes
     assert peak_at_s == pytest.approx(burst_bytes * 8 / access_bps, abs=0.015)
     falling = [(at, held) for at, held, _ in seen["trace"] if at > peak_at_s and held > 10_000]
     (first_s, first), (last_s, last) = falling[0], falling[-1]
