@@ -43,12 +43,11 @@ study: $(READY) ## compare all schemes over several seeds, into docs/ (an hour a
 	@$(BIN)/python -m analysis.compare results/repeats --accuracy 0.65 --out docs/comparison.md
 	@$(BIN)/python -m analysis.compare results/baselines --accuracy 0.65 --out docs/baselines.md
 
-test: $(READY) lint ## lint, unit tests, then tests that boot networks and train (root)
-	@$(BIN)/pytest tests/unit
-	@$(SUDO) $(BIN)/pytest -p no:cacheprovider tests/emulation tests/fidelity
+test: $(READY) lint test-unit ## lint, unit tests, then tests that boot networks and train (root)
+	@$(SUDO) $(BIN)/pytest -p no:cacheprovider --rerun-show-tracebacks tests/emulation tests/fidelity
 
-test-unit: $(READY) ## unit tests only: no root, seconds
-	@$(BIN)/pytest tests/unit
+test-unit: $(READY) ## unit tests only: no root
+	@$(BIN)/pytest -n $$(nproc) tests/unit
 
 lint: $(READY) ## style and types
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

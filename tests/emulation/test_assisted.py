@@ -5,10 +5,12 @@ import statistics
 import pytest
 
 from tests.emulation.scenarios import play
+from tests.measuring import measured
 
 pytestmark = pytest.mark.usefixtures("emulation")
 
 
+@measured
 def test_a_new_rate_is_followed_within_two_steps():
     seen = play("rate_step", room="live_runs", scheme="netsense-sdn", before_bps=40e6, after_bps=10e6, steps=40)
     assert seen["code"] == 0

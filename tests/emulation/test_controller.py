@@ -3,6 +3,7 @@
 import pytest
 
 from tests.emulation.scenarios import play
+from tests.measuring import measured
 
 pytestmark = pytest.mark.usefixtures("emulation")
 
@@ -44,6 +45,7 @@ def test_without_another_path_the_pairs_are_told_unreachable_and_come_back_with_
     assert seen["answered_again"] == 20
 
 
+@measured
 def test_all_rules_of_twenty_switches_are_installed_and_acknowledged_within_two_seconds():
     seen = play("many_rules", room="controlled", leaves=16, spines=4, workers=32)
     assert seen["rules"] > 2500

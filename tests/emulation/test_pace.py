@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.emulation.experiments import ROOT, command, look_at_machine, manifest, start, wait_until, workers_of
+from tests.measuring import measured
 
 pytestmark = pytest.mark.usefixtures("emulation")
 
@@ -23,7 +24,7 @@ sweep: {dilation: [1, 5]}
 LIMITED = """
 name: limited
 topology: {kind: dumbbell, workers: 2, bottleneck: {rate: 20mbit, delay: 2ms}, access: {rate: 40mbit}}
-workload: {kind: train, model: small_cnn, dataset: fashion-mnist, optimizer: {name: sgd, lr: 0.05}, budget: {seconds: %s}}
+workload: {kind: train, model: small_cnn, dataset: fashion-mnist, batch_size: 256, optimizer: {name: sgd, lr: 0.05}, budget: {seconds: %s}}
 stragglers: [{worker: 1, cpus: 0.25}]
 schemes: [topk-0.1]
 """
@@ -37,6 +38,7 @@ def run(folder, name, text):
     return folder / "results" / name
 
 
+@measured
 def test_a_dilated_run_tells_the_same_step_times(tmp_path):
     results = run(tmp_path, "dilated", DILATED)
     for scheme in ("none", "topk-0.1"):
@@ -51,6 +53,7 @@ def test_a_dilated_run_tells_the_same_step_times(tmp_path):
         assert links["t_s"].max() == pytest.approx(slow["train_s"].max(), abs=1.0)
 
 
+@measured
 def test_a_limited_worker_has_its_share_of_a_processor_and_no_more(tmp_path):
     before = look_at_machine()
     results = run(tmp_path, "limited", LIMITED % 5)
@@ -62,7 +65,7 @@ def test_a_limited_worker_has_its_share_of_a_processor_and_no_more(tmp_path):
     assert (limit["worker"], limit["cpus"]) == (1, 0.25)
     assert limit["throttled_s"] > 0
     compute_s = pd.read_parquet(results / "topk-0.1" / "steps.parquet").groupby("rank")["compute_s"].mean()
-    assert compute_s[1] > 1.1 * compute_s[0]  # and it waits while it sends and receives, too
+    assert compute_s[1] > 1.5 * compute_s[0]  # and it waits while it sends and receives, too
     assert look_at_machine() == before
 
 

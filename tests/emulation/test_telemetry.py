@@ -3,8 +3,9 @@
 import pytest
 
 from tests.emulation.scenarios import play
+from tests.measuring import measured
 
-pytestmark = pytest.mark.usefixtures("emulation")
+pytestmark = [pytest.mark.usefixtures("emulation"), measured]
 
 
 def test_queue_statistics_agree_with_iperf3():

@@ -6,8 +6,9 @@ Each bar is the product's promise; a machine so busy that it misses one gets two
 import pytest
 
 from tests.emulation.scenarios import play, teardown_s
+from tests.measuring import measured
 
-pytestmark = pytest.mark.usefixtures("emulation")
+pytestmark = [pytest.mark.usefixtures("emulation"), measured]
 
 RATE_TOLERANCE = 0.015
 CELLS = [(10e6, 1500), (50e6, 1500), (100e6, 1500), (100e6, 9000), (200e6, 9000)]
