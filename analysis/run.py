@@ -57,6 +57,12 @@ class Run:
         return dig(self.manifest, "spec", "backend") == "cluster"
 
     @property
+    def has_server(self) -> bool:
+        """Tell whether worker 0 was a parameter server, so that pushes and pulls differ."""
+        workers = self.manifest.get("workers")
+        return bool(workers) and isinstance(workers, list) and dig(workers[0], "pattern") == "server"
+
+    @property
     def dilation(self) -> float:
         """Return how many of the machine's seconds were one of the experiment's, in which everything is told."""
         value = self.manifest.get("dilation")

@@ -1,10 +1,11 @@
-"""The command line: testbed run | sweep | watch | report | doctor | clean | schemes | topologies."""
+"""The command line: testbed run | sweep | reproduce | watch | report | doctor | clean | schemes | topologies."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -30,6 +31,14 @@ app = typer.Typer(
 )
 console = Console(width=None if sys.stdout.isatty() else 140)
 errors = Console(stderr=True, soft_wrap=True)
+
+
+class Scale(StrEnum):
+    """How much of a paper's evaluation is run."""
+
+    quick = "quick"
+    full = "full"
+
 
 Results = Annotated[Path, typer.Option(help="Where results folders are.", envvar="TESTBED_RESULTS")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -103,6 +112,52 @@ def sweep(
     folder = _run(file, options, "the same command goes on", as_json)
     _report(folder, as_json)
     _exit_by(folder / run.slug / "manifest.json" for run in plan.runs)
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[list[str] | None, typer.Argument(help="netsenseml, dc2, 3lc; without one, all of them.")] = None,
+    scale: Annotated[Scale, typer.Option(help="quick: half an hour on two cores; full: a night.")] = Scale.full,
+    results: Results = Path("results"),
+    experiments: Annotated[Path, typer.Option(help="Where the experiment files are.")] = Path("experiments"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and how long it will take; run nothing.")] = False,
+    no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing; judge by the results there are. Needs no root.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again also what has failed twice.")] = False,
+    share: Share = False,
+    as_json: Json = False,
+) -> None:
+    """Run what is missing of the experiments that stand for a paper's own, and hold its claims against them.
+
+    Each claim gets its published value and standing, ours, their ratio, a verdict, and why the two may differ; tables and figure are
+    in results/reproduce-SCALE. Stop it at any time, the same command goes on.
+    """
+    from testbed import planning, reproducing
+
+    options = planning.Options(results, share=share, sweep=True, retry=retry)
+    try:
+        asked = reproducing.chosen(paper or [])
+        todo = reproducing.jobs(asked, scale.value, options, experiments)
+        plans = [] if no_run else [planning.plan_experiment(job.file, job.options) for job in todo]
+    except (SpecError, Refusal) as error:
+        _fail(str(error), BAD_INPUT)
+    if plans and not (dry_run and as_json):
+        for sentence in reproducing.plan_words(plans):
+            (errors if as_json else console).print(sentence, soft_wrap=True, highlight=False)
+    if dry_run:
+        if as_json:
+            print(json.dumps([plan.to_json() for plan in plans], indent=1))
+        return
+    for job in [] if no_run else todo:
+        _run(job.file, job.options, "the same command goes on", as_json)
+    try:
+        concluded = reproducing.conclude(asked, todo, results, scale.value)
+    except DiskFull as error:
+        _fail(str(error), FAILED)
+    if as_json:
+        print(json.dumps({"folder": str(concluded.folder), "claims": concluded.rows}, indent=1))
+    else:
+        reproducing.show(concluded, console)
+    _exit_by(job.folder / run.slug / "manifest.json" for job, plan in zip(todo, plans, strict=False) for run in plan.runs)
 
 
 @app.command()

@@ -49,7 +49,7 @@ def draw(results: Results) -> Figure | None:
         extra = ["Numbers: medians over the steps."] * (len(shown) == 1)
         extra += [
             RING_SENTENCE,
-            *[SERVER_SENTENCE] * any(map(_has_server, runs)),
+            *[SERVER_SENTENCE] * any(run.has_server for run in runs),
             *one_of_repeats(shown),
             *left_out(len(every), len(shown)),
         ]
@@ -94,12 +94,7 @@ def _binned(bits: pd.Series) -> tuple[metrics_time.Numbers, metrics_time.Numbers
 
 def _bits(run: Run) -> pd.DataFrame:
     workers = dig(run.manifest, "workers") or []
-    return metrics_time.bits_per_value(run.steps, len(workers) or int(run.steps["rank"].nunique()), _has_server(run))
-
-
-def _has_server(run: Run) -> bool:
-    workers = dig(run.manifest, "workers")
-    return bool(workers) and isinstance(workers, list) and dig(workers[0], "pattern") == "server"
+    return metrics_time.bits_per_value(run.steps, len(workers) or int(run.steps["rank"].nunique()), run.has_server)
 
 
 FIGURE = Drawing(

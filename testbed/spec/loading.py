@@ -154,13 +154,14 @@ def _cells(sweep: Mapping[str, Any]) -> Iterator[Cell]:
 def _with_cell(data: dict[str, Any], sweep: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
     """Put a cell's values in: whole mappings before the fields inside them."""
     for field in sorted(cell, key=lambda field: field.count(".")):
-        data = _put(data, field.split("."), sweep[field][cell[field]])
+        data = put(data, field.split("."), sweep[field][cell[field]])
     return data
 
 
-def _put(data: object, path: list[str], value: object) -> dict[str, Any]:
+def put(data: object, path: list[str], value: object) -> dict[str, Any]:
+    """Return the mapping with another value under a path of keys."""
     mapping = _mapping(data)
-    return {**mapping, path[0]: _put(mapping.get(path[0]), path[1:], value) if len(path) > 1 else value}
+    return {**mapping, path[0]: put(mapping.get(path[0]), path[1:], value) if len(path) > 1 else value}
 
 
 def _mapping(data: object) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def _fault_of_swept(field: str, data: dict[str, Any], sweep: dict[str, Any]) -> 
     if field in NOT_SWEPT:
         return "cannot be swept; " + ("schemes are compared in every cell already" if field == "schemes" else "it names or repeats runs")
     around = [outer for outer in sweep if field.startswith(f"{outer}.") and isinstance(sweep[outer], list)]
-    bases = [data] + [_put(data, outer.split("."), value) for outer in around for value in sweep[outer]]
+    bases = [data] + [put(data, outer.split("."), value) for outer in around for value in sweep[outer]]
     valid = list(dict.fromkeys(path for base in bases for path in field_paths(Experiment, base) if path not in NOT_SWEPT))
     if field in valid:
         return None
