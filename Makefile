@@ -7,6 +7,7 @@ READY := $(VENV)/ready
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env PYTHONDONTWRITEBYTECODE=1 NUMBA_CACHE_DIR=/var/cache/netsense-testbed/numba)
 EXPERIMENT ?= experiments/quick.yaml
 RESULTS ?= results/$(basename $(notdir $(EXPERIMENT)))
+SCALE ?= full
 
 .DEFAULT_GOAL := help
 .PHONY: help setup experiment figures sweep reproduce bench study test test-unit lint doctor clean
@@ -29,8 +30,8 @@ figures: $(READY) ## draw the figures of RESULTS again (default results/quick), 
 sweep: $(READY) ## sweep bandwidth and delay (experiments/sweep.yaml), with heat maps; resumable
 	@$(SUDO) $(BIN)/testbed sweep experiments/sweep.yaml
 
-reproduce: $(READY) ## the papers' figures (not there yet)
-	@echo "make reproduce: the papers' scenarios are not built yet; 'make experiment' and 'make study' compare the schemes" >&2; exit 2
+reproduce: $(READY) ## hold the papers' claims against our own runs; SCALE=quick: half an hour, else a night; resumable
+	@$(SUDO) $(BIN)/testbed reproduce --scale $(SCALE)
 
 bench: $(READY) ## measure emulator, controller, codecs, hooks and sweeps, into docs/benchmarks.md (20 minutes)
 	@$(SUDO) $(BIN)/python -m tests.bench

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -134,21 +135,22 @@ def reproduce(
     from testbed import planning, reproducing
 
     options = planning.Options(results, share=share, sweep=True, retry=retry)
-    try:
-        asked = reproducing.chosen(paper or [])
-        todo = reproducing.jobs(asked, scale.value, options, experiments)
-        plans = [] if no_run else [planning.plan_experiment(job.file, job.options) for job in todo]
-    except (SpecError, Refusal) as error:
-        _fail(str(error), BAD_INPUT)
-    if plans and not (dry_run and as_json):
+    with tempfile.TemporaryDirectory() as copies:
+        try:
+            asked = reproducing.chosen(paper or [])
+            todo = reproducing.jobs(asked, scale.value, options, experiments, Path(copies))
+            plans = [] if no_run else [planning.plan_experiment(job.file, job.options) for job in todo]
+        except (SpecError, Refusal) as error:
+            _fail(str(error), BAD_INPUT)
+        if dry_run and as_json:
+            print(json.dumps([plan.to_json() for plan in plans], indent=1))
+            return
         for sentence in reproducing.plan_words(plans):
             (errors if as_json else console).print(sentence, soft_wrap=True, highlight=False)
-    if dry_run:
-        if as_json:
-            print(json.dumps([plan.to_json() for plan in plans], indent=1))
-        return
-    for job in [] if no_run else todo:
-        _run(job.file, job.options, "the same command goes on", as_json)
+        if dry_run:
+            return
+        for job in [] if no_run else todo:
+            _run(job.file, job.options, "the same command goes on", as_json)
     try:
         concluded = reproducing.conclude(asked, todo, results, scale.value)
     except DiskFull as error:

@@ -67,15 +67,15 @@ def chosen(names: list[str]) -> list[Paper]:
     return [known[name] for name in dict.fromkeys(names or known)]
 
 
-def jobs(asked: list[Paper], scale: str, options: Options, experiments: Path) -> list[Job]:
-    """Return the experiments of these papers, each once. At scale `quick` they are shortened copies, written beside their results."""
+def jobs(asked: list[Paper], scale: str, options: Options, experiments: Path, copies: Path) -> list[Job]:
+    """Return the experiments of these papers, each once. At scale `quick` they are shortened copies, written to the folder for these."""
     studies = {study.experiment: study for paper in asked for study in paper.studies if scale == "full" or study.quick is not None}
     if lacking := [name for name in studies if not (experiments / f"{name}.yaml").is_file()]:
         raise Refusal(f"{experiments} has no {', '.join(f'{name}.yaml' for name in lacking)}: give the folder by --experiments")
     if scale == "full":
         return [Job(study, experiments / f"{name}.yaml", options) for name, study in studies.items()]
     inside = replace(options, results=home(options.results, scale))
-    return [Job(study, _shortened(experiments / f"{name}.yaml", study, inside.results), inside) for name, study in studies.items()]
+    return [Job(study, _shortened(experiments / f"{name}.yaml", study, copies), inside) for name, study in studies.items()]
 
 
 def home(results: Path, scale: str) -> Path:
@@ -84,7 +84,9 @@ def home(results: Path, scale: str) -> Path:
 
 
 def plan_words(plans: list[Schedule]) -> list[str]:
-    """Say the plan, a line an experiment, and how long it all takes."""
+    """Say the plan, a line an experiment, and how long it all takes; nothing without one."""
+    if not plans:
+        return []
     lines = [
         f"{plan.experiment.name}: {len(plan.in_state('done'))} of {len(plan.runs)} runs done; {plan.duration.words()}" for plan in plans
     ]
@@ -129,7 +131,6 @@ def _shortened(path: Path, study: Study, folder: Path) -> Path:
     for field, value in (study.quick or {}).items():
         data = put(data, field.split("."), value)
     said = f"# {path.name}, shortened by `testbed reproduce --scale quick`: {', '.join(study.quick or {})} replaced.\n\n"
-    folder.mkdir(parents=True, exist_ok=True)
     short = folder / path.name
     short.write_text(said + yaml.safe_dump(data, sort_keys=False))
     return short

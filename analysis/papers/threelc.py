@@ -6,7 +6,7 @@ from analysis.papers.claims import AtLeast, Claim, Experiments, Factor, Paper, S
 from analysis.papers.measures import faster, fewer_bits, named, points_at_equal_steps
 
 SIZES, TRAINED = "3lc-paper", "3lc-bandwidths"
-SPARSE = {"3lc": "s 1", "3lc-s1.75": "s 1.75"}
+SPARSE = {"3lc": "s 1", "3lc-1.75": "s 1.75"}
 SCALED = "smaller model and data set, 4 workers; all-gather instead of a parameter server, so payloads travel N/2 times as far"
 NOISE = "replayed gradients are noise, which zero-run encoding compresses less than a training's; all-gather instead of a parameter server"
 
@@ -39,7 +39,7 @@ PAPER = Paper(
         Study(
             SIZES,
             {
-                "schemes": ["none", "3lc", {"scheme": "3lc", "s": 1.75}],
+                "schemes": ["none", "3lc", "3lc-1.75"],
                 "workload.budget": {"seconds": 20, "steps": 20},
                 "workload.warmup_steps": 1,
                 "sweep": {"topology.link.rate": ["10mbit"]},
@@ -48,7 +48,7 @@ PAPER = Paper(
         Study(
             TRAINED,
             {
-                "schemes": ["none", "3lc", {"scheme": "3lc", "s": 1.75}],
+                "schemes": ["none", "3lc", "3lc-1.75"],
                 "workload.budget": {"seconds": 40},
                 "sweep": {"topology.link.rate": ["0.77mbit", "77mbit"]},
             },

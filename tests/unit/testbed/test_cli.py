@@ -53,7 +53,7 @@ def testbed(*arguments: str) -> Done:
 testbed.__test__ = False  # a helper, though its name begins like a test's
 
 
-@pytest.mark.parametrize("command", ["run", "sweep", "watch", "report", "doctor", "clean", "schemes", "topologies"])
+@pytest.mark.parametrize("command", ["run", "sweep", "reproduce", "watch", "report", "doctor", "clean", "schemes", "topologies"])
 def test_every_command_explains_itself(command):
     done = testbed(command, "--help")
     assert done.exit_code == 0
@@ -63,7 +63,7 @@ def test_every_command_explains_itself(command):
 def test_help_lists_every_command():
     done = testbed("--help")
     assert done.exit_code == 0
-    for command in ("run", "sweep", "watch", "report", "doctor", "clean", "schemes", "topologies"):
+    for command in ("run", "sweep", "reproduce", "watch", "report", "doctor", "clean", "schemes", "topologies"):
         assert command in done.stdout
 
 
