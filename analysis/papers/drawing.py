@@ -70,6 +70,6 @@ def _row(axes: Axes, finding: Finding) -> None:
     axes.set_ylim(-1, 1)
     axes.spines["left"].set_visible(False)
     unit = "" if claim.published.unit == "x" else f", {claim.published.unit}"
-    said = f"{finding.paper.title.split(' (')[0]}: {claim.says}{' (recalled)' * (claim.standing == 'recalled')}{unit}"
+    said = f"{finding.paper.title.split(' (')[0]}, {claim.name}: {claim.says}{' (recalled)' * (claim.standing == 'recalled')}{unit}"
     axes.set_ylabel(textwrap.fill(said, 44), rotation=0, ha="right", va="center", fontsize=7.5)
     axes.text(1.01, 0.5, finding.verdict, transform=axes.transAxes, va="center", fontsize=8, color=colour, fontweight="bold")

@@ -12,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMES = [
     *("none", "fp16", "bf16", "topk-0.05", "randomk-0.05", "qsgd", "terngrad", "onebit", "natural", "powersgd-2"),
-    *("3lc", "3lc-1.75", "3lc-ps", "dc2", "netsense", "netsense-sdn", "budget"),
+    *("3lc", "3lc-1.75", "3lc-ps", "none-ps", "dc2", "netsense", "netsense-sdn", "budget"),
 ]
 
 

@@ -67,7 +67,7 @@ def test_parameters_show_in_label_and_folder_only_when_they_differ_from_the_defa
 
 
 def test_every_variant_looks_different() -> None:
-    dense, sparse = ("none", "fp16", "bf16"), ("topk-0.5", "topk-0.1", "topk-0.05", "topk-0.01", "topk-0.001", "randomk-0.1")
+    dense, sparse = ("none", "none-ps", "fp16", "bf16"), ("topk-0.5", "topk-0.1", "topk-0.05", "topk-0.01", "topk-0.001", "randomk-0.1")
     quantized = ("qsgd", "terngrad", "onebit", "natural", "powersgd-2", "powersgd-4", "3lc", "3lc-1.75", "3lc-ps")
     resolved = [resolve(s) for s in (*dense, *sparse, *quantized, "dc2", "netsense", "netsense-sdn", "budget")]
     assert len({(r.colour, r.marker) for r in resolved}) == len(resolved)
@@ -77,7 +77,7 @@ def test_every_variant_looks_different() -> None:
 
 
 def test_the_listing_names_every_scheme() -> None:
-    names = {"none", "fp16", "bf16", "topk-RATIO", "randomk-RATIO", "qsgd", "terngrad", "onebit", "natural", "powersgd-RANK"}
+    names = {"none", "none-ps", "fp16", "bf16", "topk-RATIO", "randomk-RATIO", "qsgd", "terngrad", "onebit", "natural", "powersgd-RANK"}
     assert {name for name, _ in listing()} == names | {"3lc", "3lc-ps", "dc2", "netsense", "netsense-sdn", "budget"}
     assert all(summary for _, summary in listing())
 
