@@ -86,7 +86,8 @@ def _column(panels: list[Axes], column: Column, styles: dict[str, SchemeStyle]) 
         timelines.draw_ratio(panels[1], run, look)
         if way is not None:
             delivered = metrics_time.delivered_bps(way.of(samples[run.slug]), edges_s)
-            panels[2].plot(middles_s, delivered / 1e6, gid=f"{run.slug} delivered", **look)
+            if not np.isnan(delivered).all():  # matplotlib cannot mark a line without a point
+                panels[2].plot(middles_s, delivered / 1e6, gid=f"{run.slug} delivered", **look)
         rival = background.over(run, background.read(run), way) if way else background.read(run)
         if len(rival):
             got = background.received_bps(rival, edges_s)
