@@ -1,8 +1,4 @@
-"""Traffic that competed with the workers', and what it was left with: how much it got, of the link and beside the training.
-
-Read from a run's background.parquet: a row an interval of one entry of flows with `t_s` (its start), `source`, `target` and what
-was received, `goodput_bps` (or `bps`); `seconds` says how long an interval lasted, else it lasts to the entry's next one.
-"""
+"""Traffic that competed with the workers', and what it was left with: how much it got, of the link and beside the training."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from analysis import metrics_time
 from analysis.load import Run, dig
@@ -33,20 +28,7 @@ class Fairness:
 
 def read(run: Run) -> pd.DataFrame:
     """Return the run's background intervals within its training, one row an interval; none where it had no such traffic."""
-    path = run.folder / "background.parquet"
-    try:
-        frame = pd.read_parquet(path) if path.is_file() else pd.DataFrame()
-    except (OSError, ValueError, pa.ArrowException):
-        return pd.DataFrame(columns=COLUMNS)
-    frame = frame.rename(columns={"goodput_bps": "bps"})
-    if not {"t_s", "source", "target", "bps"} <= set(frame.columns):
-        return pd.DataFrame(columns=COLUMNS)
-    frame = frame.sort_values("t_s", kind="stable").reset_index(drop=True)
-    entry = [frame[column] for column in ("entry", "source", "target") if column in frame]
-    if "seconds" not in frame:
-        gaps = frame["t_s"].groupby(entry).diff(-1).abs()
-        frame["seconds"] = gaps.where(gaps <= PAUSE_S).groupby(entry).ffill().bfill().fillna(1.0)
-    frame = frame.reindex(columns=COLUMNS)
+    frame = run.background.rename(columns={"goodput_bps": "bps"})[COLUMNS].sort_values("t_s", kind="stable")
     inside = (frame["t_s"] + frame["seconds"] > 0) & (frame["t_s"] < metrics_time.end_s(run.steps))
     return frame[inside & frame["bps"].notna()].reset_index(drop=True)
 

@@ -25,8 +25,8 @@ def run_with(folder: Path, rows: list[dict[str, Any]], sent_bps: float = 30e6) -
     return run
 
 
-def rows(bps: float = 10e6, name: str = "goodput_bps", source: str = "h5", target: str = "h6", **more: Any) -> list[dict[str, Any]]:
-    return [{"t_s": t, "seconds": 0.5, "source": source, "target": target, name: bps, **more} for t in (1.0, 1.5, 3.5, 4.0)]
+def rows(bps: float = 10e6, source: str = "h5", target: str = "h6", **more: Any) -> list[dict[str, Any]]:
+    return [{"t_s": t, "seconds": 0.5, "source": source, "target": target, "goodput_bps": bps, **more} for t in (1.0, 1.5, 3.5, 4.0)]
 
 
 def test_without_background_traffic_nothing_is_claimed(tmp_path: Path) -> None:
@@ -67,11 +67,9 @@ def test_periods_are_parted_by_pauses_and_say_who_sends(tmp_path: Path) -> None:
     assert background.periods(background.read(late)) == [(1.0, 2.0, "h5 → h6"), (pytest.approx(3.7), pytest.approx(4.7), "h5 → h6")]
 
 
-def test_the_plain_columns_are_enough(tmp_path: Path) -> None:
-    plain = [{"t_s": t, "source": "h5", "target": "h6", "bps": 8e6} for t in (1.0, 2.0, 3.0)]
-    run = run_with(tmp_path / "x", plain)
-    intervals = background.read(run)
-    assert intervals["seconds"].to_list() == [1.0, 1.0, 1.0]
+def test_what_was_received_is_spread_over_windows_and_unknown_outside(tmp_path: Path) -> None:
+    whole = [{"t_s": t, "seconds": 1.0, "source": "h5", "target": "h6", "goodput_bps": 8e6} for t in (1.0, 2.0, 3.0)]
+    intervals = background.read(run_with(tmp_path / "x", whole))
     assert background.received_bps(intervals, np.array([0.0, 1.0, 1.5, 4.0, 5.0])).tolist() == pytest.approx(
         [np.nan, 8e6, 8e6, np.nan], nan_ok=True
     )
@@ -86,4 +84,6 @@ def test_a_file_that_is_something_else_is_no_background(tmp_path: Path) -> None:
     run = run_with(tmp_path / "x", [{"t_s": 1.0}])
     assert background.read(run).empty
     (run.folder / "background.parquet").write_bytes(b"broken")
-    assert background.read(run).empty
+    (again,) = load(tmp_path / "x").runs
+    assert background.read(again).empty
+    assert again.status == "damaged"
