@@ -13,7 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ Columns = dict[str, Callable[[Row], str]]  # heading and what a row says under i
 
 @dataclass(frozen=True)
 class Comparison:
-    """The four tables, and in words what they rest on and what was left out."""
+    """The four tables, the runs they are made of, and in words what they rest on and what was left out."""
 
     names: list[str]
     basis: list[str]
+    runs: pd.DataFrame
     speedups: pd.DataFrame
     times: pd.DataFrame
     regrets: pd.DataFrame
@@ -62,7 +63,14 @@ def compare(experiments: Sequence[Results], accuracy: float | None = None) -> Co
     left_out += [f"Missing: {results.folder / slug}." for results in experiments for slug in [*results.missing, *results.unreadable]]
     reached = times(table)
     names = list(dict.fromkeys(results.name for results in experiments))
-    return Comparison(names, basis, speedups(table), reached, regrets(reached), accuracies(table), left_out)
+    return Comparison(names, basis, table, speedups(table), reached, regrets(reached), accuracies(table), left_out)
+
+
+def of_cell(found: Comparison, cell_key: str) -> Comparison:
+    """Return the tables of one cell alone."""
+    tables = ("runs", "speedups", "times", "regrets", "accuracies")
+    mine = {name: table[table["cell_key"] == cell_key] for name in tables if len(table := getattr(found, name))}
+    return replace(found, **mine)
 
 
 def merge(experiments: Sequence[Results]) -> tuple[list[Run], list[str]]:
@@ -99,7 +107,7 @@ def per_run(runs: list[Run], accuracy: float | None = None) -> pd.DataFrame:
     table["target_from"] = ""
     for _, group in table[table["workload"] == "train"].groupby("cell_key", sort=False):
         finals = group.loc[group["valid"] & (group["scheme"] == BASELINE), "final_accuracy"]
-        target, source = _target([runs[index] for index in group.index], float(finals.mean()), accuracy)
+        target, source = _target([runs[index] for index in group.index], finals.tolist(), accuracy)
         for index in group.index[group["valid"]]:
             table.loc[index, "time_s"] = metrics.time_to_accuracy_s(runs[index].evals, target)
         table.loc[group.index, "target"], table.loc[group.index, "target_from"] = target, source
@@ -230,7 +238,7 @@ def _by_scheme(table: pd.DataFrame) -> Iterator[tuple[Row, pd.DataFrame, pd.Data
             yield head | {"reference_steps": int(counts.iloc[-1]) if len(counts) else 0}, good[good["scheme"] == scheme], none
 
 
-def _target(runs: list[Run], none_final: float, given: float | None) -> tuple[float, str]:
+def _target(runs: list[Run], none_finals: list[float], given: float | None) -> tuple[float, str]:
     """Return the accuracy to reach in a cell and where it comes from: the budget, the caller, the workload, `none`."""
     budgets, wanted = (
         sorted({value for run in runs if not math.isnan(value := number(dig(run.manifest, "spec", "workload", *keys)))})
@@ -243,7 +251,7 @@ def _target(runs: list[Run], none_final: float, given: float | None) -> tuple[fl
         return given, "given"
     if wanted:
         return wanted[0], "asked by the workload" + (f", the lowest of {len(wanted)}" if len(wanted) > 1 else "")
-    return metrics.target_accuracy(None, [none_final]), f"{metrics.TARGET_FRACTION:g} of the mean final accuracy of `none`"
+    return metrics.target_accuracy(None, none_finals), f"{metrics.TARGET_FRACTION:g} of the best final accuracy of `none`"
 
 
 def _basis(results: Results, runs: list[Run]) -> str:

@@ -142,8 +142,12 @@ def _compare(table: pd.DataFrame, cell: list[str], asked: dict[str, float], runs
 
 
 def _asked_targets(results: Results) -> dict[str, float]:
-    asked = {run.slug: number(dig(run.manifest, "spec", "workload", "target_accuracy")) for run in results.runs}
-    return {slug: value for slug, value in asked.items() if not math.isnan(value)}
+    """Return the accuracy that each run was asked to reach: by its budget, else by its workload."""
+    asked: dict[str, float] = {}
+    for keys in (("target_accuracy",), ("budget", "accuracy")):
+        found = {run.slug: number(dig(run.manifest, "spec", "workload", *keys)) for run in results.runs}
+        asked |= {slug: value for slug, value in found.items() if not math.isnan(value)}
+    return asked
 
 
 def number(value: Any) -> float:

@@ -1,7 +1,7 @@
 """The tables of an experiment as tidy frames: one row an observation, one column a variable, the run and its cell beside it.
 
 frames = analysis.load("results/quick").frames
-frames.runs, frames.steps, frames.evals, frames.links, frames.events
+frames.runs, frames.steps, frames.evals, frames.links, frames.events, frames.background, frames.regrets
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import frames
+from analysis.compare import compare
 from analysis.fields import swept_fields
 from analysis.load import Results, Run
 from analysis.stacking import stack
@@ -25,7 +26,7 @@ from analysis.table import long_table
 
 @dataclass(frozen=True)
 class Frames:
-    """The five tables. In each the run's name, scheme, cell (SI units), repeat and validity stand in front."""
+    """The tables. In each the run's name, scheme, cell (SI units), repeat and validity stand in front."""
 
     results: Results
 
@@ -53,6 +54,16 @@ class Frames:
     def events(self) -> pd.DataFrame:
         """Return one row an event."""
         return self.read("events")
+
+    @cached_property
+    def background(self) -> pd.DataFrame:
+        """Return one row an interval of background traffic; none of a run without."""
+        return self.read("background")
+
+    @cached_property
+    def regrets(self) -> pd.DataFrame:
+        """Return one row an adaptive scheme and cell: its median time to the target, the best fixed ratio's, and what lies between."""
+        return compare([self.results]).regrets.drop(columns="cell_key")
 
     def read(
         self,

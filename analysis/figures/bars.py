@@ -72,7 +72,7 @@ def draw(
         look = style.bar_look(styles[row["scheme"]], row["workload"], bool(row["valid"]))
         axes.barh(place, row[value], height=thick * 0.9, gid=row["run"], **look)
         yield place, thick, row
-    frame(axes, results, styles)
+    frame(axes, list(results.schemes), styles)
 
 
 def places(results: Results, table: pd.DataFrame) -> Iterator[tuple[float, float, pd.Series]]:
@@ -85,9 +85,8 @@ def places(results: Results, table: pd.DataFrame) -> Iterator[tuple[float, float
         yield place, thick, row
 
 
-def frame(axes: Axes, results: Results, styles: dict[str, SchemeStyle]) -> None:
+def frame(axes: Axes, schemes: list[str], styles: dict[str, SchemeStyle]) -> None:
     """Name the schemes beside their bars, the first on top."""
-    schemes = list(results.schemes)
     axes.set_yticks(range(len(schemes)), [styles[slug].label for slug in schemes])
     axes.set_ylim(len(schemes) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)

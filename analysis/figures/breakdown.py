@@ -58,7 +58,7 @@ def draw_on(
         warning = bars.verdict(results, row, room)
         said = words.quantity(left_ms / 1e3, "s") + f", {row['workload']}" * (len(results.workloads) > 1)
         notes.write(left_ms, place, warning or said, style.INVALID if warning else style.INK)
-    bars.frame(axes, results, styles)
+    bars.frame(axes, list(results.schemes), styles)
     limits = (0.0, notes.reach())
     axes.set_xlim(*limits)
     axes.set_xlabel("ms a step")

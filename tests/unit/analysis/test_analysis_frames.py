@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from stored_results import DATA
 from synthetic_results import FakeRun, write_experiment
 
 from analysis import frames, load
@@ -131,3 +132,13 @@ def test_a_notebook_shows_what_there_is(folder: Path) -> None:
     tables = load(folder).frames
     assert "runs 4" in repr(tables)
     assert "links 1,64" in tables._repr_html_()
+
+
+def test_regrets_and_background_traffic_are_frames_too() -> None:
+    regrets = load(DATA / "train").frames.regrets
+    assert regrets[["scheme", "oracle"]].to_numpy().tolist() == [["netsense", "topk-0.01"]]
+    assert regrets["regret"].item() == pytest.approx(regrets["median_s"].item() / regrets["oracle_s"].item() - 1)
+    background = load(DATA / "rivals").frames.background
+    assert set(background["scheme"]) == {"none", "topk-0.1"}
+    assert background["goodput_bps"].gt(0).any()
+    assert load(DATA / "train").frames.background.empty

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -99,8 +100,11 @@ def test_repeats_share_an_interval_and_an_invalid_one_is_left_out(tmp_path: Path
     assert bars["repeats"].item() == 3
 
 
-def test_an_experiments_own_target_is_used(tmp_path: Path) -> None:
-    run = FakeRun("topk-0.1", manifest={"spec": {"workload": {"kind": "train", "target_accuracy": 0.75}}})
+@pytest.mark.parametrize(
+    "asked", [{"target_accuracy": 0.75}, {"target_accuracy": 0.8, "budget": {"accuracy": 0.75}}], ids=["workload", "budget"]
+)
+def test_an_experiments_own_target_is_used(tmp_path: Path, asked: dict[str, Any]) -> None:
+    run = FakeRun("topk-0.1", manifest={"spec": {"workload": {"kind": "train", **asked}}})
     row = summarise(load(write_experiment(tmp_path / "x", [run]))).iloc[0]
     assert row["target_accuracy"] == 0.75
     assert row["time_to_accuracy_s"] == pytest.approx(13 * 0.25)

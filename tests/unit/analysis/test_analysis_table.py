@@ -80,6 +80,7 @@ def test_the_table_has_cells_in_si_units_seeds_metrics_and_verdicts_the_same_in_
     assert pd.read_parquet(written[1]).to_csv(index=False) == written[0].read_text()
 
 
+@pytest.mark.usefixtures("few_figures")
 def test_the_report_writes_the_table(folder):
     write_report(folder)
     assert pd.read_parquet(folder / "table.parquet")["run"].tolist() == pd.read_csv(folder / "summary.csv")["run"].tolist()
