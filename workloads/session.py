@@ -36,15 +36,15 @@ from workloads.traffic import StepTraffic
 QUIET_STEPS, LEAST_QUIET_STEPS = 5, 3
 DEFAULT_WARMUP_STEPS = 3
 LEAST_WARMUP_STEPS = 1  # after the first step: DDP builds its buckets anew in the second, and every connection carries them
-LONG_S = 2.0  # where every step is long, few of them do
+LONG_S = 1.0  # where every step is long, few of them do
 
 RunStep = Callable[[int], float | None]  # forward, backward, optimiser of step i; returns the loss
 Evaluate = Callable[[int, float, bool], float]  # (step, train_s, final) -> accuracy
 
 
-def are_enough(done: int, most: int, least: int, seconds: float) -> bool:
-    """Tell whether so many steps are all, or all that can be done without another one taking too long."""
-    return done >= most or (done >= max(1, least) and seconds * (done + 1) / done > LONG_S)
+def how_often(most: int, done: int, seconds: float) -> int:
+    """Return how many steps to do in all, when `done` of them, the least there may be, took so long."""
+    return min(most, max(done, int(LONG_S * done / max(seconds, 1e-9))))
 
 
 def wrap(model: Module) -> DistributedDataParallel:
@@ -109,15 +109,19 @@ class Session:
         self.stream.event("warmup_done", "warmed up and restored", steps=warmup_steps, quiet_compute_s=self.quiet_compute_s)
 
     def _repeat(self, step: Callable[[int], Any], most: int, least: int) -> int:
-        """Do a step until it was done often enough; return how often. The slowest rank's clock decides, so that all do the same."""
-        done, began = 0, self.clock.now()
-        while True:
-            slowest = torch.tensor(self.clock.now() - began, dtype=torch.float64)
-            dist.all_reduce(slowest, dist.ReduceOp.MAX)
-            if are_enough(done, most, least, slowest.item()):
-                return done
-            step(done)
-            done += 1
+        """Do a step as often as there is time for; return how often. The ranks ask each other only once: on a slow path that takes long.
+
+        The slowest rank's clock decides, so that all do the same.
+        """
+        first, began = min(most, least), self.clock.now()
+        for i in range(first):
+            step(i)
+        slowest = torch.tensor(self.clock.now() - began, dtype=torch.float64)
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        times = how_often(most, first, slowest.item())
+        for i in range(first, times):
+            step(i)
+        return times
 
     def measure(self, run_step: RunStep, evaluate: Evaluate | None = None) -> None:
         """Run measured steps until the budget is spent."""

@@ -28,7 +28,7 @@ from workloads.job import Job
 from workloads.models.sizes import layer_sizes
 from workloads.pace import Slowdown, Slowdowns
 from workloads.schemes import parse_scheme
-from workloads.session import are_enough
+from workloads.session import how_often
 
 REPOSITORY = Path(__file__).parents[3]
 WORLD = 2
@@ -180,22 +180,18 @@ def test_the_warm_up_leaves_no_trace(nursery: NurseryClient, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("done", "most", "least", "seconds", "enough"),
+    ("most", "done", "seconds", "times"),
     [
-        (0, 8, 1, 0.0, False),
-        (7, 8, 1, 1.7, False),
-        (7, 8, 1, 1.8, True),  # the next would end after 2 s
-        (8, 8, 1, 0.8, True),
-        (0, 8, 1, 60.0, False),  # one it must be, however slow the network
-        (1, 8, 1, 60.0, True),
-        (2, 5, 3, 60.0, False),
-        (0, 0, 1, 0.0, True),
+        (8, 1, 0.01, 8),
+        (8, 1, 0.3, 3),  # a fourth would end after 1.2 s
+        (8, 1, 60.0, 1),  # what was the least had to be, however slow the network
+        (5, 3, 60.0, 3),
+        (5, 3, 0.7, 4),
+        (0, 0, 0.0, 0),
     ],
 )
-def test_a_warm_up_has_its_steps_but_where_they_are_long_only_those_it_needs(
-    done: int, most: int, least: int, seconds: float, enough: bool
-) -> None:
-    assert are_enough(done, most, least, seconds) == enough
+def test_a_warm_up_has_its_steps_but_where_they_are_long_only_those_it_needs(most: int, done: int, seconds: float, times: int) -> None:
+    assert how_often(most, done, seconds) == times
 
 
 @installed
