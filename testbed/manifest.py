@@ -9,6 +9,7 @@ from typing import Any
 from testbed import machine, spec
 from testbed.processes import this_process
 from testbed.record import now
+from testbed.spec import congestion
 from testbed.sweep import Run
 
 
@@ -31,7 +32,7 @@ def opening(run: Run, command: str, earlier: list[dict[str, Any]]) -> dict[str, 
         "git_commit": machine.git_commit(),
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
-        "substituted": [],
+        "substituted": congestion.substituted(run.experiment),
         "earlier_attempts": earlier,
         "runner": this_process(),
     }

@@ -33,7 +33,7 @@ from testbed.phases import Moments, phases_s
 from testbed.planning import Options, chosen, survey
 from testbed.progress import Progress, Watcher
 from testbed.record import RunFolder, now
-from testbed.spec import Experiment
+from testbed.spec import Experiment, congestion
 from testbed.sweep import Run, expand
 from testbed.timeline import timeline_of
 from topologies.load import ring_load_bps
@@ -48,6 +48,8 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
         raise Refusal(how_to_start(path, experiment.topology.workers, options.results, options.only))
     check(experiment, runs)
     _check_port(options.listen_port)
+    for text in congestion.warnings(run.experiment for run in runs):
+        console.print(text, style="yellow", soft_wrap=True)
     folder = options.results / experiment.name
     with MachineLock(options.share, lambda text: console.print(text, style="yellow", soft_wrap=True)) as lock, disk.watched(folder):
         if not options.force:
@@ -92,7 +94,7 @@ def check(experiment: Experiment, runs: list[Run]) -> None:
 
 def _transport_problems(runs: list[Run]) -> list[str]:
     known = machine.congestion_controls()
-    wanted = {run.experiment.transport.congestion_control for run in runs}
+    wanted = {run.experiment.congestion_control for run in runs}
     return [f"transport.congestion_control: this kernel has no {name}; it has {', '.join(known)}" for name in sorted(wanted - set(known))]
 
 
@@ -215,7 +217,7 @@ def _plan(run: Run, run_dir: Path) -> RunPlan:
         run_dir=str(run_dir.resolve()),
         network=watched(network, conditions).with_queues_fixed(mtu),
         mtu=mtu,
-        transport={"congestion_control": transport.congestion_control, "ecn": transport.ecn},
+        transport={"congestion_control": experiment.congestion_control, "ecn": transport.ecn},
         kernel_datapath=machine.has_kernel_datapath(),
         seed=run.seed,
         routing=asdict(run.experiment.routing.policy(run.seed)),

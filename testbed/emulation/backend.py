@@ -106,7 +106,8 @@ class _Following:
         now, folder = time.monotonic(), self._folder
         match message.pop("event"):
             case "booted":
-                folder.save(boot_s=message["seconds"], substituted=message["substituted"], paths=message["paths"])
+                substituted = [*folder.manifest.get("substituted", []), *message["substituted"]]
+                folder.save(boot_s=message["seconds"], substituted=substituted, paths=message["paths"])
                 folder.event(now, "booted", f"network up in {message['seconds']:.2f} s, rules installed in {message['rules_s']:.2f} s")
                 self._paths = message["paths"]
                 self._tell.stage("verifying the network")

@@ -61,7 +61,8 @@ def variants(experiment: Experiment, resolve: Resolver = resolve_scheme) -> Iter
     """Yield each cell of the sweep with the experiment it makes, its own sweep empty."""
     data = experiment.model_dump(mode="json", by_alias=True, exclude_unset=True)
     for cell in _cells(experiment.sweep):
-        yield cell, _validated({**_with_cell(data, experiment.sweep, cell), "sweep": {}}, resolve, experiment.folder)
+        made = {**_with_cell(data, experiment.sweep, cell), "sweep": {}}
+        yield cell, _validated(made, resolve, experiment.folder, experiment.among_dilated)
 
 
 def resolved(experiment: Experiment, resolve: Resolver = resolve_scheme) -> dict[str, Any]:
@@ -70,6 +71,8 @@ def resolved(experiment: Experiment, resolve: Resolver = resolve_scheme) -> dict
     spec["topology"] = experiment.topology.resolved()
     spec["dilation"] = experiment.dilation
     del spec["asked_dilation"]
+    if spec["transport"]:
+        spec["transport"]["congestion_control"] = experiment.congestion_control
     spec["workload"] = experiment.workload.to_job()
     spec["conditions"] = [condition.model_dump(exclude_none=True) for condition in experiment.conditions]
     schemes = [resolve(entry) for entry in experiment.schemes]
@@ -126,11 +129,13 @@ def _checked(document: Document, source: str, resolve: Resolver, folder: Path) -
     in_base: set[tuple[Place, str]] = set()
     experiment = check(base, missing, in_base)
     seen: dict[str, Cell] = {}
+    among_dilated = False
     for cell in _cells(sweep) if sweep else []:
         # Problems outside the swept fields were told of the base; within them the base says nothing about this value.
         known = {(place, message) for place, message in in_base if _in_sweep(place, cell) == place}
         made = check({**_with_cell(base, sweep, cell), "sweep": {}}, cell, known, f" (in the cell {_written(sweep, cell)})")
         if made is not None:
+            among_dilated |= made.dilation > 1
             twin = seen.setdefault(json.dumps(made.model_dump(), default=str, sort_keys=True), cell)
             for name in [f for f in cell if cell[f] != twin[f]][:1]:
                 place = ("sweep", name, cell[name])
@@ -138,11 +143,12 @@ def _checked(document: Document, source: str, resolve: Resolver, folder: Path) -
                 found.append(Problem(source, document.line(place), dotted(place), f"makes the same runs as {same!r} in the same list"))
     if found or experiment is None:
         raise SpecError(found)
-    return experiment
+    return _validated(base, resolve, folder, among_dilated)
 
 
-def _validated(data: dict[str, Any], resolve: Resolver, folder: Path) -> Experiment:
-    return Experiment.model_validate(data, context={"resolve_scheme": resolve, "folder": folder})
+def _validated(data: dict[str, Any], resolve: Resolver, folder: Path, among_dilated: bool = False) -> Experiment:
+    context = {"resolve_scheme": resolve, "folder": folder, "among_dilated": among_dilated}
+    return Experiment.model_validate(data, context=context)
 
 
 def _cells(sweep: Mapping[str, Any]) -> Iterator[Cell]:

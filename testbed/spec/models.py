@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, StrictBool, ValidationI
 
 from controller.routing import RoutingError, RoutingPolicy, check_pin, compute_paths
 from testbed import units
+from testbed.spec import congestion
 from testbed.spec.backends import UNCHANGEABLE, faults_of
 from testbed.spec.classes import LEAST_RATE_BPS
 from testbed.spec.condition_fields import Surroundings
@@ -78,7 +79,7 @@ class ContainerHosts(Model):
 class Transport(Model):
     """TCP settings, the same for every scheme."""
 
-    congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "cubic"
+    congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] | None = None  # None: the experiment's default
     ecn: StrictBool = False
 
 
@@ -139,7 +140,7 @@ class Train(Model):
     budget: TrainBudget
     eval_every_s: Seconds = Field(5.0, alias="eval_every")
     eval_samples: Count = 2000
-    warmup_steps: Annotated[Whole, Field(ge=0)] = 8  # not recorded; fewer where they would take longer than 2 s
+    warmup_steps: Annotated[Whole, Field(ge=0)] = 8  # not recorded; fewer where they would take longer than a second
     target_accuracy: Accuracy | None = None  # what the time-to-accuracy figure asks for
 
     def to_job(self) -> dict[str, Any]:
@@ -182,6 +183,7 @@ class Experiment(Model):
     stragglers: tuple[Straggler, ...] = ()
     asked_dilation: Dilation = Field(1.0, alias="dilation")
     _folder: Path = PrivateAttr(Path())
+    _among_dilated: bool = PrivateAttr(False)  # some cell of the experiment file is dilated, this one or another
 
     @property
     def folder(self) -> Path:
@@ -205,6 +207,16 @@ class Experiment(Model):
             return 1.0
         carried_bps = CARRIED_LARGE_BPS if self.topology.resolved_mtu() > SMALL_MTU else CARRIED_BPS
         return float(max(1, math.ceil(ring_load_bps(network) / carried_bps)))
+
+    @property
+    def congestion_control(self) -> str:
+        """Return TCP's congestion control: the one that is named, or else one that all cells of the experiment can share."""
+        return self.transport.congestion_control or congestion.default(self.among_dilated)
+
+    @property
+    def among_dilated(self) -> bool:
+        """Tell whether time is dilated in this cell or in another of its experiment file."""
+        return self._among_dilated or self.dilation > 1
 
     def slowdowns(self, rank: int) -> list[dict[str, float]]:
         """Return why a worker computes slowly, as its job says it."""
@@ -233,8 +245,9 @@ class Experiment(Model):
         return read(raw, around, network)
 
     @model_validator(mode="after")
-    def _remember_folder(self, info: ValidationInfo) -> Experiment:
+    def _remember_surroundings(self, info: ValidationInfo) -> Experiment:
         self._folder = _folder_of(info)
+        self._among_dilated = (info.context or {}).get("among_dilated", False)
         return self
 
     @model_validator(mode="after")

@@ -108,7 +108,7 @@ class Runner:
             (package / "__init__.py").touch()
         (path / "testbed" / "emulation" / "inside.py").write_text(dedent(SANDBOX))
         self.script = path / "script.json"
-        self.folder = RunFolder(path / "none", {"experiment": "quick", "run": "none"})
+        self.folder = RunFolder(path / "none", {"experiment": "quick", "run": "none", "substituted": ["reno"]})
         self.stages = []
         self.sandboxes = Sandboxes()
         network = dumbbell(2, LinkSpec(8e6), LinkSpec(100e6))
@@ -143,7 +143,7 @@ def test_a_run_goes_through_its_stages_and_what_was_measured_is_in_the_manifest(
     runner.run(BOOTED, VERIFIED, {"event": "started", "rank": 1}, DONE)
     assert runner.stages == ["booting the network", "verifying the network", "starting workers", "worker 1 started, warming up"]
     manifest = json.loads((runner.folder.path / "manifest.json").read_text())
-    assert (manifest["boot_s"], manifest["substituted"], manifest["paths"]) == (1.5, ["datapath"], [PATH, PATH[::-1]])
+    assert (manifest["boot_s"], manifest["substituted"], manifest["paths"]) == (1.5, ["reno", "datapath"], [PATH, PATH[::-1]])
     assert (manifest["verification"], manifest["transport"]) == ({"seconds": 2.0}, {"mtu": 1500})
     assert runner.events() == {
         "booted": ("network up in 1.50 s, rules installed in 0.25 s", None),
