@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from analysis.tidy import Frames
 
 T = TypeVar("T")
+KINDS: dict[str, type] = {  # of what a manifest says; whatever is of another kind is taken for damage, once, here
+    **dict.fromkeys(("spec", "cell", "network", "versions", "verification", "transport", "fidelity", "cpu", "prediction"), dict),
+    **dict.fromkeys(("invalid_reasons", "substituted", "paths", "checks", "workers", "earlier_attempts"), list),
+}
 
 __all__ = ["SCHEMA", "WORKLOAD_FIELDS", "Results", "Run", "dig", "load"]
 
@@ -100,8 +104,11 @@ def load(folder: Path | str) -> Results:
             unreadable.append(slug)
             complaints.append(f"run {slug}: {complaint}")
             continue
-        run = Run(folder / slug, manifest)
+        odd = [key for key, kind in KINDS.items() if not isinstance(manifest.get(key), kind | None)]
+        run = Run(folder / slug, {key: value for key, value in manifest.items() if key not in odd})
         run.check()
+        if odd:
+            run.damage.append(f"manifest.json says what cannot be read under {', '.join(odd)}")
         runs.append(run)
     if not runs:
         raise ResultsError(_nothing(folder, planned, complaints))
