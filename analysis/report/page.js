@@ -38,11 +38,11 @@
   if (!$("series")) return;
   const groups = JSON.parse($("series").textContent);
   const PANELS = [
-    { key: "throughput", title: "Throughput (samples/s)", height: 120 },
-    { key: "ratio", title: "Ratio sent", height: 90, log: true },
-    { key: "accuracy", title: "Accuracy (%)", height: 110, points: true, scale: 100, fit: true },
-    { key: "sent", title: "Bottleneck, delivered (Mbit/s)", height: 110, rate: true },
-    { key: "backlog", title: "Bottleneck, backlog (kB)", height: 100 },
+    { key: "throughput", title: "Throughput (samples/s)", short: "samples/s", height: 120 },
+    { key: "ratio", title: "Ratio sent", short: "ratio", height: 90, log: true },
+    { key: "accuracy", title: "Accuracy (%)", short: "accuracy %", height: 110, points: true, scale: 100, fit: true },
+    { key: "sent", title: "Bottleneck, delivered (Mbit/s)", short: "Mbit/s", height: 110, rate: true },
+    { key: "backlog", title: "Bottleneck, backlog (kB)", short: "kB queued", height: 100 },
   ];
   const LEFT = 46, RIGHT = 8, GAP = 30;
   const hidden = new Set();
@@ -84,7 +84,7 @@
     const height = shown.reduce((sum, panel) => sum + panel.height + GAP, 18);
     const svg = make("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "runs over time" });
     const x = (t) => LEFT + ((t - from) / (until - from)) * (width - LEFT - RIGHT);
-    const inside = ([t]) => t >= from && t <= until;
+    const inside = ([t]) => t >= from - (until - from) / 100 && t <= until; // the first evaluation is a moment before the first step
     let top = 18;
     for (const panel of shown) {
       const lines = runs.map((run) => [run, points(run, panel)]);
@@ -98,7 +98,7 @@
         ? (v) => top + panel.height * (1 - Math.log(v / low) / Math.log(high / low))
         : (v) => top + panel.height * (1 - (v - low) / (high - low || 1));
       const powers = [1, 0.1, 0.01, 0.001, 0.0001].filter((tick) => tick >= low && tick <= high);
-      for (const tick of panel.log ? powers : niceTicks(low, high, 3)) {
+      for (const tick of panel.log ? powers : niceTicks(low, high, 4)) {
         make("line", { x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick), stroke: "#e4e4e4" }, svg);
         make("text", { x: LEFT - 5, y: y(tick) + 4, "text-anchor": "end" }, svg, say(tick));
       }
@@ -175,7 +175,7 @@
     });
   };
   const tell = (t) => {
-    const head = ["", ...shown.map((panel) => panel.title)];
+    const head = [`${t.toFixed(1)} s`, ...shown.map((panel) => panel.short)];
     const rows = group.runs.filter((run) => !hidden.has(run.run)).map((run) => [run.label, ...shown.map((panel) => say(valueAt(run, panel, t)))]);
     const near = (until - from) / 60;
     const events = new Set(group.runs.flatMap((run) => run.events.filter(([at]) => Math.abs(at - t) < near).map(([at, text]) => `${say(at)} s: ${text}`)));
@@ -185,7 +185,7 @@
       return row;
     };
     const values = document.createElement("table");
-    values.append(line([`${t.toFixed(1)} s`, ...head.slice(1)], "th"), ...rows.map((cells) => line(cells, "td")));
+    values.append(line(head, "th"), ...rows.map((cells) => line(cells, "td")));
     const happened = Object.assign(document.createElement("div"), { textContent: [...events].slice(0, 4).join("; ") });
     $("moment").replaceChildren(values, happened);
   };

@@ -65,7 +65,7 @@ def _part(run: Run, row: dict[Any, Any], index: int, several_workloads: bool) ->
         status=run.status if not run.complete else "valid" if run.valid else "not valid",
         valid=run.valid,
         reasons=run.invalid_reasons,
-        numbers=f"{say(row.get('throughput_samples_s'))} samples/s, fidelity {say(row.get('fidelity'), '.3f')}",
+        numbers=_numbers(row),
         facts=_facts(run, row),
         directions=directions,
         more_directions=more,
@@ -74,6 +74,12 @@ def _part(run: Run, row: dict[Any, Any], index: int, several_workloads: bool) ->
         events=events[:MOST_EVENTS],
         more_events=max(0, len(events) - MOST_EVENTS),
     )
+
+
+def _numbers(row: dict[Any, Any]) -> str:
+    """Say the two numbers that matter, as far as they are known."""
+    throughput, fidelity = say(row.get("throughput_samples_s")), say(row.get("fidelity"), ".3f")
+    return ", ".join([f"{throughput} samples/s"] * (throughput != "-") + [f"fidelity {fidelity}"] * (fidelity != "-"))
 
 
 def _facts(run: Run, row: dict[Any, Any]) -> list[tuple[str, str]]:

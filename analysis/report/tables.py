@@ -86,6 +86,8 @@ def _columns(results: Results, repeated: bool) -> dict[Column, Callable[[Row], C
         Column("Sent a step", True, "payload of one worker"): lambda row: Cell(
             measure(row["bytes_per_step"], "B"), _key(row["bytes_per_step"]), _times_fewer(row)
         ),
+        Column("Queueing", True, "mean wait in the bottleneck's busiest queue; under it the 95th percentile"): _queueing,
+        Column("Others' share", True, "of the bottleneck's rate that background traffic got; under it Jain's index"): _others,
         Column("Fidelity", True, "delivered / configured rate while the bottleneck was backlogged"): lambda row: _number(
             row["fidelity"], ".3f"
         ),
@@ -100,6 +102,7 @@ def _is_needed(column: Column, results: Results, rows: list[Row]) -> bool:
     if column.title == "Repeats":
         return any("repeats" in row for row in rows)
     values = {"Accuracy": "final_accuracy", "Time to accuracy": "time_to_accuracy_s"}
+    values |= {"Queueing": "queue_mean_s", "Others' share": "background_share"}
     return column.title not in values or any(not math.isnan(row[values[column.title]]) for row in rows)
 
 
@@ -127,6 +130,16 @@ def _throughput(row: Row) -> Cell:
 def _time_to_accuracy(row: Row) -> Cell:
     time_s, target = row["time_to_accuracy_s"], say(row["target_accuracy"], ".1f", 100)
     return Cell(say(time_s, ".1f", after=" s"), _key(time_s), f"to {target} %" if target != "-" else "")
+
+
+def _queueing(row: Row) -> Cell:
+    mean_s, p95_s = row["queue_mean_s"], row["queue_p95_s"]
+    return Cell(say(mean_s, ".2g", 1e3, " ms"), _key(mean_s), f"p95 {say(p95_s, '.2g', 1e3)} ms" if p95_s == p95_s else "")
+
+
+def _others(row: Row) -> Cell:
+    share, jain = row["background_share"], row["background_fairness"]
+    return Cell(say(share, ".0f", 100, " %"), _key(share), f"Jain {jain:.2f}" if jain == jain else "")
 
 
 def _times_fewer(row: Row) -> str:
