@@ -10,7 +10,7 @@ RESULTS ?= results/$(basename $(notdir $(EXPERIMENT)))
 SCALE ?= full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup experiment figures sweep reproduce bench study test test-unit lint doctor clean
+.PHONY: help setup experiment figures sweep reproduce bench study test test-unit lint browser doctor clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ setup: $(READY) ## install packages, virtual environment and pinned dependencies
 experiment: $(READY) ## run EXPERIMENT (default experiments/quick.yaml) and draw its figures
 	@$(SUDO) $(BIN)/testbed run $(EXPERIMENT)
 
-figures: $(READY) ## draw the figures of RESULTS again (default results/quick), without root
+figures: $(READY) ## write figures and report.html of RESULTS again (default results/quick), without root
 	@$(BIN)/testbed report $(RESULTS)
 
 sweep: $(READY) ## sweep bandwidth and delay (experiments/sweep.yaml), with heat maps; resumable
@@ -44,8 +44,11 @@ study: $(READY) ## compare all schemes over several seeds, into docs/ (an hour a
 	@$(BIN)/python -m analysis.compare results/repeats --accuracy 0.65 --out docs/comparison.md
 	@$(BIN)/python -m analysis.compare results/baselines --accuracy 0.65 --out docs/baselines.md
 
-test: $(READY) lint test-unit ## lint, unit tests, then tests that boot networks and train (root)
+test: $(READY) lint browser test-unit ## lint, unit tests, then tests that boot networks and train (root)
 	@$(SUDO) $(BIN)/pytest -p no:cacheprovider --rerun-show-tracebacks tests/emulation tests/fidelity
+
+browser:
+	@sh tests/install_browser.sh
 
 test-unit: $(READY) ## unit tests only: no root
 	@$(BIN)/pytest -n $$(nproc) tests/unit

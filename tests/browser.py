@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,15 @@ from typing import Any, Self
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe")
+# The browser reads its commands from descriptor 3 and answers on 4, which may be taken: moved out of the way first.
+LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for end, wanted in zip(ends, (3, 4)):
+    os.dup2(end, wanted)
+    os.close(end)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 REMEDY = "no Chromium here: apt install chromium-headless-shell (Debian) or chromium"
 
 
@@ -35,7 +45,7 @@ class Browser:
         self._profile = tempfile.TemporaryDirectory(prefix="browser-")
         theirs_in, self._write = os.pipe()
         self._read, theirs_out = os.pipe()
-        command = ["sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', program, *FLAGS, f"--user-data-dir={self._profile.name}"]
+        command = [sys.executable, "-c", LAUNCH, str(theirs_in), str(theirs_out), program, *FLAGS, f"--user-data-dir={self._profile.name}"]
         self._process = subprocess.Popen(
             command, pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
