@@ -119,7 +119,7 @@ def test_background_traffic_is_shaded_and_its_share_drawn(tmp_path: Path) -> Non
     assert changes.reason(results) == "no link was changed and there was no background traffic while a run trained"
     assert changes.draw(results) is None
     rows = [{"t_s": t, "source": "h5", "target": "h6", "seconds": 1.0, "goodput_bps": 3e6} for t in (1.0, 2.0)]
-    rows += [{"t_s": t, "source": "h6", "target": "h5", "seconds": 1.0, "goodput_bps": 9e6} for t in (1.0, 2.0)]  # the other way, not over what is shown
+    rows += [row | {"source": "h6", "target": "h5", "goodput_bps": 9e6} for row in rows]  # the other way, not over what is shown
     pd.DataFrame(rows).to_parquet(results.runs[0].folder / "background.parquet")
     figure = drawing(load(results.folder))
     for axes in figure.axes:
