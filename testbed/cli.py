@@ -62,6 +62,9 @@ def run(
         int | None,
         typer.Option("--listen", metavar="PORT", min=1, max=65535, help="Serve the API on 127.0.0.1:PORT too, e.g. for Prometheus."),
     ] = None,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Leave summary, figures and report for `testbed report`, on this machine or another.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run every scheme of an experiment file, then write its summary, figures and report.
@@ -73,12 +76,13 @@ def run(
 
     options = Options(results, share=share, force=force, resume=resume, listen_port=listen, only=only)
     folder = _run(file, options, "go on with --resume" if only is None else "give the same command again", as_json)
-    runs = folder.glob("*/manifest.json") if only is None else [folder / only / "manifest.json"]
-    if only is None:
+    manifests = sorted(folder.glob("*/manifest.json")) if only is None else [folder / only / "manifest.json"]
+    if only is None and not no_report:
         _report(folder, as_json)
     elif as_json:
-        print(json.dumps({"folder": str(folder), "run": only, **verdict(folder / only / "manifest.json")}, indent=1))
-    _exit_by(runs)
+        told = [{"run": path.parent.name, **verdict(path)} for path in manifests]
+        print(json.dumps({"folder": str(folder), **(told[0] if only else {"runs": told})}, indent=1))
+    _exit_by(manifests)
 
 
 @app.command()

@@ -30,9 +30,10 @@ def write_tiny(folder: Path, name: str = "tiny", seconds: float = 4, schemes: st
     return path
 
 
-def command(experiment: Path, *options: str) -> list[str]:
-    """Return the command line of a run whose results go beside the experiment file."""
-    return [sys.executable, "-m", "testbed", "run", str(experiment), "--results", str(experiment.parent / "results"), *options]
+def command(experiment: Path, *options: str, report: bool = False) -> list[str]:
+    """Return the command line of a run whose results go beside the experiment file; drawing its figures takes seconds more."""
+    run = [sys.executable, "-m", "testbed", "run", str(experiment), "--results", str(experiment.parent / "results")]
+    return [*run, *options] if report else [*run, *options, "--no-report"]
 
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("emulation")
 DILATED = """
 name: dilated
 topology: {kind: dumbbell, workers: 2, bottleneck: {rate: 20mbit, delay: 5ms}, access: {rate: 40mbit}}
-workload: {kind: replay, model: small_cnn, compute: 40ms, budget: {steps: 25}, warmup_steps: 4}
+workload: {kind: replay, model: small_cnn, compute: 40ms, budget: {steps: 16}, warmup_steps: 3}
 schemes: [none, topk-0.1]
 sweep: {dilation: [1, 5]}
 """

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("emulation")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     experiment = write_tiny(tmp_path_factory.mktemp("whole"), seconds=5, schemes="none, topk-0.01")
-    done = subprocess.run(command(experiment, "--json"), cwd=ROOT, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command(experiment, "--json", report=True), cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr + done.stdout
     folder = experiment.parent / "results" / "tiny"
     assert json.loads(done.stdout)["folder"] == str(folder)

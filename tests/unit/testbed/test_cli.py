@@ -232,6 +232,17 @@ def test_one_run_alone_has_its_own_exit_code_and_no_report(monkeypatch, tmp_path
     assert json.loads(done.stdout) == {"folder": str(tmp_path), "run": "mine", "status": status, "valid": valid, "reason": None}
 
 
+def test_without_a_report_the_runs_are_told_as_json(monkeypatch, tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        write_json(tmp_path / name / "manifest.json", {"status": "complete", "valid": True})
+    monkeypatch.setattr(cli, "_report", lambda folder, as_json: pytest.fail("reported"))
+    monkeypatch.setattr(runner, "run_experiment", lambda file, options, console: tmp_path)
+    done = testbed("run", "good.yaml", "--no-report", "--json")
+    runs = [{"run": name, "status": "complete", "valid": True} for name in ("one", "other")]
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"folder": str(tmp_path), "runs": runs})
+
+
 def test_a_report_of_a_missing_folder_is_bad_input_told_in_one_sentence(tmp_path):
     done = testbed("report", "nowhere", "--json")
     assert done.exit_code == 2
