@@ -12,6 +12,11 @@ QUICK_TRAINING = {
     "workload.budget": {"seconds": 40},
     "workload.eval_every": "4s",
 }
+ONE_DIP = [
+    {"every": "5s", "link": "bottleneck", "walk": {"delay": {"between": ["20ms", "100ms"], "step": "20ms"}}},
+    {"at": "20s", "link": "bottleneck", "rate": "0.18mbit"},
+    {"at": "25s", "link": "bottleneck", "rate": "1.8mbit"},
+]
 OURS = "the law is our reconstruction; cells, models and uniform ratios of the paper are not known, so the grid is ours"
 
 
@@ -32,7 +37,7 @@ PAPER = Paper(
     (
         Study(SIZES, {"schemes": ["none", "topk-0.01", "dc2"], "workload.warmup_steps": 1}),
         Study(LOW, QUICK_TRAINING),
-        Study(HIGH, {**QUICK_TRAINING, "workload.budget": {"seconds": 70}}),
+        Study(HIGH, {**QUICK_TRAINING, "conditions": ONE_DIP}),
     ),
     (
         Claim(

@@ -45,7 +45,7 @@ def test_every_experiment_of_every_paper_can_be_planned_at_either_scale(tmp_path
         assert Path(plan.folder) == job.folder
         schemes[job.study.experiment] = {run.scheme.slug for run in plan.runs}
     assert "netsense" in schemes["netsenseml-paper"] and "dc2" in schemes["dc2-low"]
-    assert schemes["3lc-bandwidths"] >= {"3lc", "3lc-1.75", "none"}  # by these names the claims ask for them
+    assert schemes["3lc-bandwidths"] >= {"3lc-ps", "3lc-ps-1.75", "none-ps"}  # by these names the claims ask for them
     assert ("netsenseml-degrading" in schemes) == (scale == "full")
 
 
