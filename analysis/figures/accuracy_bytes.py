@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from analysis import metrics_time, style, summary, words
 from analysis.figures import accuracy_time, facets
+from analysis.figures.columns import left_out
 from analysis.figures.registry import Drawing
 from analysis.load import Results, Run
 from analysis.style import SchemeStyle
@@ -48,7 +49,7 @@ def draw(results: Results) -> Figure | None:
         entries = [style.scheme_line(styles[slug], valid=present[slug]) for slug in results.schemes if slug in present]
         style.set_title(figure, TITLE, [*entries, Line2D([], [], label="not beaten", **FRONTIER)])  # type: ignore[arg-type]
         extra = ["Not beaten: no valid scheme ended with more accuracy and fewer bytes (medians over repeats)."]
-        extra += [f"First {len(shown)} of {len(every)} cells."] * (len(every) > len(shown))
+        extra += left_out(len(every), len(shown))
         style.footnote(figure, words.small_print(results, [run for _, part in shown for run in part.runs], extra))
     return figure
 

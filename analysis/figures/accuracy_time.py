@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from analysis import style, summary, words
 from analysis.figures import facets
+from analysis.figures.columns import left_out
 from analysis.figures.registry import Drawing
 from analysis.load import Results, Run
 from analysis.style import SchemeStyle
@@ -32,7 +33,8 @@ def draw(results: Results) -> Figure | None:
         return None
     trained = [run for run in results.runs if _has_curve(run)]
     with style.look():
-        parts = [(title, part) for title, part in facets.split(results) if not reason(part)]
+        every = [(title, part) for title, part in facets.split(results) if not reason(part)]
+        parts = every[: facets.MOST]
         table = summary.summarise(results)
         figure, panels = facets.grid(len(parts), PANEL_HEIGHT_IN if len(parts) == 1 else 2.8)
         styles = style.scheme_styles(results.schemes)
@@ -42,7 +44,9 @@ def draw(results: Results) -> Figure | None:
             axes.set_title(title)
         facets.tidy(panels, limits)
         style.set_title(figure, TITLE)
-        style.footnote(figure, words.small_print(results, trained, ["Evaluations are not on the training clock."]))
+        style.footnote(
+            figure, words.small_print(results, trained, ["Evaluations are not on the training clock.", *left_out(len(every), len(parts))])
+        )
     return figure
 
 

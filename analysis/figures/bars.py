@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 
 from analysis import style, summary, words
 from analysis.figures import facets
+from analysis.figures.columns import left_out
 from analysis.load import Results
 from analysis.style import SchemeStyle
 
@@ -129,15 +130,17 @@ def page(
         return None
     with style.look():
         table = summary.summarise(results)
-        figure = panels(results, table, reason, draw_on)
+        every = [(title, part) for title, part in facets.split(results) if not reason(part)]
+        shown = every[: facets.MOST]
+        figure = _panels(results, shown, table, draw_on)
         style.set_title(figure, title, legend_entries(results, table))
-        style.footnote(figure, words.small_print(results, results.runs, explain(results, table)))
+        extra = explain(results, table) + left_out(len(every), len(shown))
+        style.footnote(figure, words.small_print(results, results.runs, extra))
     return figure
 
 
-def panels(results: Results, table: pd.DataFrame, reason: Callable[[Results], str | None], draw_on: DrawOn) -> Figure:
-    """Lay out one panel a cell that has something to draw, with common limits."""
-    parts = [(title, part) for title, part in facets.split(results) if not reason(part)]
+def _panels(results: Results, parts: list[tuple[str, Results]], table: pd.DataFrame, draw_on: DrawOn) -> Figure:
+    """Lay out one panel a cell, with common limits."""
     figure, axes_of_parts = facets.grid(len(parts), height_in(results), max_columns=2)
     styles = style.scheme_styles(results.schemes)
     room = WIDE if len(parts) == 1 else NARROW

@@ -12,6 +12,8 @@ from analysis.load import Results
 from analysis.style import WIDTH_IN, new_figure
 from analysis.words import cell_words
 
+MOST = 12  # panels of one figure that can still be read; more cells than that are for the heat maps
+
 
 def split(results: Results) -> list[tuple[str, Results]]:
     """Return, for each cell, its title and the results restricted to it; a single untitled one without a sweep."""

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from analysis import compare, style, words
 from analysis.figures import bars, facets
+from analysis.figures.columns import left_out
 from analysis.figures.registry import Drawing
 from analysis.load import Results
 from analysis.style import SchemeStyle
@@ -52,7 +53,7 @@ def draw(results: Results) -> Figure | None:
         style.set_title(figure, TITLE, [oracle, seed])
         extra = ["Medians over valid repeats; a run that did not get there counts as later than any that did."]
         extra += ["The best fixed ratio is the best of those that were tried and always got there."]
-        extra += [f"First {len(shown)} of {len(cells)} cells."] * (len(cells) > len(shown))
+        extra += left_out(len(cells), len(shown))
         trained = [run for run in results.runs if run.workload == "train"]
         style.footnote(figure, words.small_print(results, trained, extra))
     return figure

@@ -195,3 +195,12 @@ def test_quantities_read_well() -> None:
     assert words.quantity(123_456, "B") == "123 kB"
     assert words.quantity(12, "B") == "12 B"
     assert words.cell_words({"topology.bottleneck.delay": 0.02, "workload.model": "resnet8"}) == "delay 20 ms, model resnet8"
+
+
+def test_of_very_many_cells_the_first_are_drawn_and_the_figure_says_so(tmp_path: Path) -> None:
+    cells = [{"topology.bottleneck.rate": rate_bps * 1e6} for rate_bps in range(1, 15)]
+    many = load(write_experiment(tmp_path / "x", [FakeRun("none", steps=3, link_samples=2, cell=cell) for cell in cells]))
+    for figure in (throughput.draw(many), accuracy_time.draw(many)):
+        assert figure is not None
+        assert len(figure.axes) == 12
+        assert "First 12 of 14 cells." in texts(figure).replace("\n", " ")
