@@ -1,0 +1,31 @@
+"""The code of docs/analysis.md, run as written on stored results."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from stored_results import DATA
+
+DOCUMENT = DATA.parents[1] / "docs" / "analysis.md"
+
+
+def test_the_code_of_the_document_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(DATA / "train", tmp_path / "results" / "quick")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, str(DOCUMENT), "exec"), names)
+    assert len(blocks) == 4
+    assert (tmp_path / "accuracy.png").stat().st_size > 5000
+    peaks = names["peaks_kb"]
+    assert isinstance(peaks, pd.Series)
+    assert peaks.index.to_list() == ["none", "topk-0.1", "topk-0.01", "3lc-ps", "netsense"]
+    assert peaks.gt(0).all()
+    dropped = names["dropped"]
+    assert isinstance(dropped, dict)
+    assert len(dropped) == 9
