@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 from analysis.load import Results, Run, dig
@@ -11,6 +12,7 @@ from analysis.summary import number
 
 LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
+MOST_SHAPES = 3  # of bottlenecks that are told one by one
 INFLATION_LIMIT = 1.1  # above it the emulator's CPU has slowed the training visibly
 
 
@@ -43,17 +45,22 @@ def network_words(run: Run) -> str:
     hosts = dig(run.manifest, "network", "hosts") or dig(run.manifest, "workers") or []
     kind = dig(run.manifest, "spec", "topology", "kind")
     parts = [f"{len(hosts)} workers" + (f" on a {kind}" if kind else "")]
-    slow = bottlenecks(run)
-    if slow:
-        one = slow[0].get("forward") or {}
-        shape = [
-            quantity(number(one.get("rate_bps")), "bit/s") if one.get("rate_bps") else "no rate limit",
-            f"{quantity(number(one.get('delay_s')), 's')} one way" if one.get("delay_s") else "",
-            f"{100 * one['loss']:.3g} % loss" if one.get("loss") else "",
-            f"{quantity(number(one.get('queue_bytes')), 'B')} queue" if one.get("queue_bytes") else "",
-        ]
-        parts.append(("bottleneck" if len(slow) == 1 else f"{len(slow)} bottlenecks") + " of " + ", ".join(part for part in shape if part))
+    shapes = Counter(_shape(link.get("forward") or {}) for link in bottlenecks(run))
+    shown = shapes.most_common(MOST_SHAPES)
+    parts += [("bottleneck" if count == 1 else f"{count} bottlenecks") + f" of {shape}" for shape, count in shown]
+    parts += [f"{shapes.total() - sum(count for _, count in shown)} other bottlenecks"] * (len(shapes) > len(shown))
     return ", ".join(parts)
+
+
+def _shape(way: dict[str, Any]) -> str:
+    """Say one direction's rate, delay, loss and queue."""
+    parts = [
+        quantity(number(way.get("rate_bps")), "bit/s") if way.get("rate_bps") else "no rate limit",
+        f"{quantity(number(way.get('delay_s')), 's')} one way" if way.get("delay_s") else "",
+        f"{100 * way['loss']:.3g} % loss" if way.get("loss") else "",
+        f"{quantity(number(way.get('queue_bytes')), 'B')} queue" if way.get("queue_bytes") else "",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def slowed_words(run: Run) -> list[str]:
