@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from analysis import frames
-from analysis.compare import compare
 from analysis.fields import swept_fields
 from analysis.load import Results, Run
+from analysis.pairs import compare
 from analysis.stacking import stack
 from analysis.summary import summarise
 from analysis.table import long_table

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import compare, style, words
+from analysis import pairs, style, words
 from analysis.figures import bars, facets
 from analysis.figures.columns import left_out
 from analysis.figures.registry import Drawing
@@ -28,7 +28,7 @@ def reason(results: Results) -> str | None:
     if regrets.empty:
         return "no adaptive scheme was trained"
     if not (regrets["candidates"] + regrets["excluded"]).any():
-        return f"no fixed ratio ({compare.FIXED}...) was trained beside an adaptive scheme"
+        return f"no fixed ratio ({pairs.FIXED}...) was trained beside an adaptive scheme"
     return None if regrets["oracle"].any() else "no fixed ratio reached the target with every seed"
 
 
@@ -46,7 +46,7 @@ def draw(results: Results) -> Figure | None:
         room = bars.WIDE if len(shown) == 1 else bars.NARROW
         limits = []
         for axes, cell in zip(panels, shown, strict=True):
-            limits.append(_panel(axes, compare.of_cell(found, cell), list(schemes), styles, room))
+            limits.append(_panel(axes, pairs.of_cell(found, cell), list(schemes), styles, room))
         facets.tidy(panels, limits)
         oracle = Line2D([], [], color=style.INK, linestyle="--", linewidth=1.0, label="best fixed ratio")
         seed = Line2D([], [], linestyle="none", marker="o", markersize=4, markerfacecolor="white", markeredgecolor=style.INK, label="a run")
@@ -59,9 +59,7 @@ def draw(results: Results) -> Figure | None:
     return figure
 
 
-def _panel(
-    axes: Axes, cell: compare.Comparison, schemes: list[str], styles: dict[str, SchemeStyle], room: bars.Room
-) -> tuple[float, float]:
+def _panel(axes: Axes, cell: pairs.Comparison, schemes: list[str], styles: dict[str, SchemeStyle], room: bars.Room) -> tuple[float, float]:
     """Draw the bars of one cell; return the limits its axis needs."""
     regret: dict[str, float] = dict(zip(cell.regrets["scheme"], cell.regrets["regret"], strict=True))
     oracle, best_s = str(cell.regrets["oracle"].iloc[0]), float(cell.regrets["oracle_s"].iloc[0])
@@ -82,7 +80,7 @@ def _panel(
     return 0.0, notes.reach()
 
 
-def _note(row: compare.Row, is_oracle: bool, regret: float | None) -> str:
+def _note(row: pairs.Row, is_oracle: bool, regret: float | None) -> str:
     """Say how long it took, and what that means."""
     if math.isnan(row["median_s"]):
         return f"reached by {row['reached']} of {row['seeds']}" if row["seeds"] else "no valid run"
@@ -92,8 +90,8 @@ def _note(row: compare.Row, is_oracle: bool, regret: float | None) -> str:
     return said if regret is None or pd.isna(regret) else f"{said}, regret {100 * regret:+.0f} %"
 
 
-def _found(results: Results) -> compare.Comparison:
-    return results.once("comparison", lambda mine: compare.compare([mine]))
+def _found(results: Results) -> pairs.Comparison:
+    return results.once("comparison", lambda mine: pairs.compare([mine]))
 
 
 FIGURE = Drawing(
