@@ -28,7 +28,7 @@ from workloads.records import Stream
 from workloads.session import Session, wrap
 
 EVAL_BATCH = 50  # small ones stay in the cache: a third faster than 250 with four workers on two cores
-DEFAULT_EVAL_SAMPLES = 2000
+DEFAULT_EVAL_SAMPLES = 1000
 CALIBRATION_SAMPLES = 128  # of each rank, for the batch-norm statistics of an evaluation
 
 

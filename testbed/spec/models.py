@@ -139,7 +139,7 @@ class Train(Model):
     optimizer: Optimizer
     budget: TrainBudget
     eval_every_s: Seconds = Field(5.0, alias="eval_every")
-    eval_samples: Count = 2000
+    eval_samples: Count = 1000  # of the test set, during training; the last evaluation is on all of it
     warmup_steps: Annotated[Whole, Field(ge=0)] = 8  # not recorded; fewer where they would take longer than a second
     target_accuracy: Accuracy | None = None  # what the time-to-accuracy figure asks for
 

@@ -92,7 +92,7 @@ def test_a_training_job_is_plain_si(write):
         "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.0},
         "budget": {"seconds": 60.0, "steps": None, "accuracy": 0.8},
         "eval_every_s": 0.5,
-        "eval_samples": 2000,
+        "eval_samples": 1000,
         "warmup_steps": 8,
         "target_accuracy": 0.75,
     }
