@@ -25,6 +25,11 @@ def faster(experiments: Experiments, study: str, scheme: str, over: str) -> list
     return _compared(experiments, study, scheme, over, lambda one, other: _throughput(one) / _throughput(other))
 
 
+def faster_once_settled(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
+    """Return by which factor a scheme's median step is shorter than another's: what remains once a controller has found its way."""
+    return _compared(experiments, study, scheme, over, lambda one, other: _median_step_s(other) / _median_step_s(one))
+
+
 def sooner(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
     """Return by which factor a scheme is sooner at an accuracy: the highest that both of a pair reached, at any evaluation."""
     return _compared(experiments, study, scheme, over, _time_ratio)
@@ -88,6 +93,10 @@ def _cells(experiments: Experiments, study: str) -> list[tuple[str, list[Run]]]:
 
 def _throughput(run: Run) -> float:
     return metrics.throughput_samples_s(run.steps)
+
+
+def _median_step_s(run: Run) -> float:
+    return float(run.steps.loc[run.steps["rank"] == 0, "step_s"].median())
 
 
 def _final(run: Run) -> float:

@@ -14,7 +14,7 @@ from analysis import load
 from analysis.papers import hold, papers, write
 from analysis.papers.claims import AtLeast, Claim, Factor, Finding, Paper, Sample, Study
 from analysis.papers.drawing import draw
-from analysis.papers.measures import faster, fewer_bits, growth, points_at_equal_steps, points_at_equal_time, sooner
+from analysis.papers.measures import faster, faster_once_settled, fewer_bits, growth, points_at_equal_steps, points_at_equal_time, sooner
 from analysis.papers.table import markdown, ours_words, rows
 
 RATE = "topology.bottleneck.rate_bps"
@@ -71,6 +71,16 @@ def test_a_gain_is_of_valid_runs_in_the_same_cell_and_the_slowest_link_comes_fir
     assert growth(gains[:1]) == []
     assert faster(found, "another", "dc2", "none") == []
     assert faster(found, "study", "dc2", "fp16") == []
+
+
+def test_a_settled_gain_is_by_the_median_step(tmp_path):
+    found = experiments(tmp_path, FakeRun("none", step_s=0.4, steps=9), FakeRun("dc2", step_s=0.1, steps=9))
+    path = tmp_path / "study" / "dc2-train-0" / "steps.parquet"
+    steps = pd.read_parquet(path)
+    steps.loc[steps["step"] < 4, "step_s"] = 5.0  # on its way down
+    steps.to_parquet(path)
+    (gain,) = faster_once_settled(found, "study", "dc2", "none")
+    assert gain.value == pytest.approx(4.0)
 
 
 def test_repeats_are_paired_and_their_median_counts(tmp_path):
