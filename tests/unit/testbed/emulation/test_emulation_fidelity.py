@@ -227,3 +227,14 @@ def test_frames_that_leave_ahead_of_their_tokens_do_not_make_short_bursts_look_s
     slow = through_a_bucket(5e6 * 0.95, 1562, [1514] * 15 + tail, every_s=0.100_037, count=100, dt_s=0.00167)
     slow = (*slow[:3], np.full(len(slow[0]), 5e6), slow[4])  # served at 95 % of what was asked for
     assert fidelity(*slow).value == pytest.approx(0.95, abs=0.012)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "speed", "slow"), [([6] + [2] * 8, 1.0, False), ([6] + [1] * 14, 1.0, False), ([6] + [1] * 14, 0.95, True)]
+)
+def test_several_frames_that_leave_at_once_make_no_slow_queue_and_a_slow_one_stays_slow(sizes, speed, slow):
+    together = [frames * 1514 for frames in sizes]  # as TCP hands them over
+    time_s, sent, backlog, _, _ = through_a_bucket(1.5e6 * speed, 1514, together, every_s=0.400_037, count=80, dt_s=0.005)
+    found = fidelity(time_s, sent, backlog, np.full(len(time_s), 1.5e6), np.round(sent / 1514))
+    assert (found.value < 0.98) == slow
+    assert slow or found.value == pytest.approx(1.0, abs=0.01)
