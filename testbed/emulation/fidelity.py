@@ -6,10 +6,10 @@ intervals count: one alone holds a few frames, and a backlog just over the bar i
 than right after. A backlog also means that the token bucket is spent, so its first burst is before the run.
 
 A frame leaves all at once, ahead of the tokens that pay for it, so the frames at a run's two ends are counted wholly or not at all: most of
-that is put right by what the last frame still owes at each sample. Where several leave at once, as TCP hands them over, short runs look slow
-even so: a queue is called slow only if the account of its token bucket says so too. That one is not used alone, as it flatters a slow queue
-with short runs (5 % too slow reads 3 % too slow). Short runs scatter all the same. Where that scatter is too large to tell a good queue
-from a bad one, nothing is claimed.
+that is put right by what the last frame still owes at each sample. Where several leave at once, as TCP hands them over, short runs look
+slow even so: a queue is called slow only if the account of its token bucket says so too. That one is not used alone: it flatters a slow
+queue with short runs (one that is 5 % too slow reads 3 %, or less where many leave at once). Short runs scatter all the same. Where that
+scatter is too large to tell a good queue from a bad one, nothing is claimed.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _owed_bytes(time_s: Floats, sent_bytes: Floats, sent_packets: Floats, rate_b
 
 
 def _debt_bytes(time_s: Floats, sent_bytes: Floats, sent_packets: Floats, rate_bps: Floats) -> Floats:
-    """Return the debt of the token bucket at each sample: tokens come at the rate, an idle bucket holds a frame or what comes in BURST_S."""
+    """Return the token bucket's debt at each sample: tokens come at the rate, an idle bucket holds a frame or what comes in BURST_S."""
     sent = np.diff(sent_bytes, prepend=sent_bytes[0])
     frame_bytes = (sent / np.maximum(np.diff(sent_packets, prepend=sent_packets[0]), 1)).max()
     full_bytes = np.maximum(frame_bytes, rate_bps / 8 * BURST_S)
