@@ -1,12 +1,14 @@
 """What claims are measured by: one scheme against another in the same cell, valid runs only, pairs of the same repeat.
 
-Each returns one sample a cell, the median over its repeats; a cell that lacks one of the two schemes has none.
+Each returns one sample a cell, the median over its repeats; a cell that lacks one of the two schemes has none. Cells are in the order of a
+swept rate, and `place` chooses among them, whether or not they have a sample: SLOWEST, FASTEST, or all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -16,41 +18,46 @@ from analysis.load import Run, dig
 from analysis.papers.claims import Experiments, Sample
 from analysis.words import cell_words
 
+EVERY, SLOWEST, FASTEST = slice(None), slice(1), slice(-1, None)
 Compare = Callable[[Run, Run], float]
-Measure = Callable[[Experiments, str, str, str], list[Sample]]  # of a study, a scheme over another
 
 
-def faster(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
+class Measure(Protocol):
+    """Of a study, a scheme against another."""
+
+    def __call__(self, experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
+        """Return one sample a cell."""
+
+
+def faster(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return by which factor a scheme's throughput exceeds another's."""
-    return _compared(experiments, study, scheme, over, lambda one, other: _throughput(one) / _throughput(other))
+    return _compared(experiments, study, scheme, over, place, lambda one, other: _throughput(one) / _throughput(other))
 
 
-def faster_once_settled(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
+def faster_once_settled(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return by which factor a scheme's median step is shorter than another's: what remains once a controller has found its way."""
-    return _compared(experiments, study, scheme, over, lambda one, other: _median_step_s(other) / _median_step_s(one))
+    return _compared(experiments, study, scheme, over, place, lambda one, other: _median_step_s(other) / _median_step_s(one))
 
 
-def sooner(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
+def sooner(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return by which factor a scheme is sooner at an accuracy: the highest that both of a pair reached, at any evaluation."""
-    return _compared(experiments, study, scheme, over, _time_ratio)
+    return _compared(experiments, study, scheme, over, place, _time_ratio)
 
 
-def points_at_equal_steps(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
+def points_at_equal_steps(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return a scheme's accuracy less another's, in points, after as many steps as the shorter of the two runs has."""
-    return _compared(experiments, study, scheme, over, _points_at_equal_steps)
+    return _compared(experiments, study, scheme, over, place, _points_at_equal_steps)
 
 
-def points_at_equal_time(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
+def points_at_equal_time(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return a scheme's accuracy less another's, in points, at the end of the same budget of time."""
-    return _compared(experiments, study, scheme, over, lambda one, other: 100 * (_final(one) - _final(other)))
+    return _compared(experiments, study, scheme, over, place, lambda one, other: 100 * (_final(one) - _final(other)))
 
 
-def growth(samples: list[Sample]) -> list[Sample]:
-    """Return the first sample over the last: how a gain grows from the fastest cell to the slowest."""
-    if len(samples) < 2:
-        return []
-    first, last = samples[0], samples[-1]
-    return [Sample(f"{first.where} against {last.where}", first.value / last.value)]
+def growth(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
+    """Return by which factor a scheme's gain over another grows from the fastest cell to the slowest."""
+    slow, fast = (faster(experiments, study, scheme, over, place) for place in (SLOWEST, FASTEST))
+    return [Sample(f"{one.where} against {other.where}", one.value / other.value) for one in slow for other in fast if one != other]
 
 
 def fewer_bits(experiments: Experiments, study: str, scheme: str) -> list[Sample]:
@@ -68,9 +75,9 @@ def named(samples: Iterable[Sample], word: str) -> list[Sample]:
     return [replace(sample, where=", ".join(part for part in (word, sample.where) if part)) for sample in samples]
 
 
-def _compared(experiments: Experiments, study: str, scheme: str, over: str, compare: Compare) -> list[Sample]:
+def _compared(experiments: Experiments, study: str, scheme: str, over: str, place: slice, compare: Compare) -> list[Sample]:
     samples = []
-    for where, runs in _cells(experiments, study):
+    for where, runs in _cells(experiments, study)[place]:
         sides = [{run.repeat: run for run in runs if run.scheme == name} for name in (scheme, over)]
         values = [compare(sides[0][repeat], sides[1][repeat]) for repeat in sides[0].keys() & sides[1].keys()]
         values = [value for value in values if np.isfinite(value)]

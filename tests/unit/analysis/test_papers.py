@@ -14,7 +14,17 @@ from analysis import load
 from analysis.papers import hold, papers, write
 from analysis.papers.claims import AtLeast, Claim, Factor, Finding, Paper, Sample, Study
 from analysis.papers.drawing import draw
-from analysis.papers.measures import faster, faster_once_settled, fewer_bits, growth, points_at_equal_steps, points_at_equal_time, sooner
+from analysis.papers.measures import (
+    FASTEST,
+    SLOWEST,
+    faster,
+    faster_once_settled,
+    fewer_bits,
+    growth,
+    points_at_equal_steps,
+    points_at_equal_time,
+    sooner,
+)
 from analysis.papers.table import markdown, ours_words, rows
 
 RATE = "topology.bottleneck.rate_bps"
@@ -67,10 +77,22 @@ def test_a_gain_is_of_valid_runs_in_the_same_cell_and_the_slowest_link_comes_fir
     gains = faster(found, "study", "dc2", "none")
     assert [sample.value for sample in gains] == pytest.approx([8.0, 2.0])
     assert "10 Mbit/s" in gains[0].where
-    assert [sample.value for sample in growth(gains)] == pytest.approx([4.0])
-    assert growth(gains[:1]) == []
+    assert [sample.value for sample in growth(found, "study", "dc2", "none")] == pytest.approx([4.0])
     assert faster(found, "another", "dc2", "none") == []
     assert faster(found, "study", "dc2", "fp16") == []
+
+
+def test_a_cell_is_chosen_by_its_rate_even_if_nothing_in_it_counts(tmp_path):
+    found = experiments(
+        tmp_path,
+        FakeRun("none", step_s=0.2, cell={RATE: 80e6}),
+        FakeRun("dc2", step_s=0.1, cell={RATE: 80e6}),
+        FakeRun("none", step_s=0.8, cell={RATE: 10e6}),
+        FakeRun("dc2", step_s=0.1, cell={RATE: 10e6}, invalid_reasons=("fidelity 0.9",)),
+    )
+    assert faster(found, "study", "dc2", "none", SLOWEST) == []
+    assert [sample.value for sample in faster(found, "study", "dc2", "none", FASTEST)] == pytest.approx([2.0])
+    assert growth(found, "study", "dc2", "none") == []
 
 
 def test_a_settled_gain_is_by_the_median_step(tmp_path):
