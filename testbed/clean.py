@@ -1,6 +1,6 @@
 """Tidy up after killed runs. The kernel has removed their processes, interfaces and mounts already; what can be left is in the results.
 
-And, if more than the run was killed, its control groups.
+And, if more than the run was killed, its control groups and containers.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from testbed.containers import removal
 from testbed.emulation import cpulimits
 from testbed.processes import is_running
 from testbed.record import read_json, write_json
@@ -28,3 +29,4 @@ def clean(results: Path) -> Iterator[str]:
         for name in ("api.sock", "board.bin"):  # of no use to anybody now
             (path.parent / "stream" / name).unlink(missing_ok=True)
     yield from cpulimits.reap()
+    yield from removal.reap()

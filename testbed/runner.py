@@ -34,9 +34,12 @@ from testbed.planning import Options, chosen, survey
 from testbed.progress import Progress, Watcher
 from testbed.record import RunFolder, now
 from testbed.spec import Experiment, congestion
+from testbed.spec.models import ContainerHosts
 from testbed.sweep import Run, expand
 from testbed.timeline import timeline_of
 from topologies.load import ring_load_bps
+
+CONTAINERS_TOLD = ("name", "image", "engine", "user_id", "memory_bytes", "gpus")  # in the manifest
 
 
 def run_experiment(path: Path, options: Options, console: Console) -> Path:
@@ -87,9 +90,20 @@ def check(experiment: Experiment, runs: list[Run]) -> None:
         reasons.append(str(error))
     reasons += data.problems(data.wanted(runs))
     reasons += _transport_problems(runs)
-    reasons += cpulimits.problems(run.experiment.cpus(rank) for run in runs for rank in range(run.experiment.topology.workers))
+    in_processes = [run.experiment for run in runs if run.experiment.hosts.kind == "process"]
+    reasons += cpulimits.problems(one.cpus(rank) for one in in_processes for rank in range(one.topology.workers))
+    reasons += _container_problems(runs)
     if reasons:
         raise Refusal("\n".join(reasons))
+
+
+def _container_problems(runs: list[Run]) -> list[str]:
+    wanted = [run.experiment.hosts for run in runs if isinstance(run.experiment.hosts, ContainerHosts)]
+    if not wanted:
+        return []
+    from testbed.containers import order  # Docker's client is imported where it is needed
+
+    return order.problems(wanted)
 
 
 def _transport_problems(runs: list[Run]) -> list[str]:
@@ -212,6 +226,7 @@ def _plan(run: Run, run_dir: Path) -> RunPlan:
     experiment = run.experiment
     mtu, transport = experiment.topology.resolved_mtu(), experiment.transport
     network, conditions = experiment.network(run.seed), timeline_of(experiment, run.seed)
+    workload, containers = _placed(experiment)
     return RunPlan(
         run=run.slug,
         run_dir=str(run_dir.resolve()),
@@ -222,11 +237,23 @@ def _plan(run: Run, run_dir: Path) -> RunPlan:
         seed=run.seed,
         routing=asdict(run.experiment.routing.policy(run.seed)),
         scheme=run.scheme.params,
-        workload=run.experiment.workload.to_job(),
+        workload=workload,
         timeline=conditions,
         slowdowns=[experiment.slowdowns(rank) for rank in range(experiment.topology.workers)],
         cpus=[experiment.cpus(rank) for rank in range(experiment.topology.workers)],
+        containers=containers,
     )
+
+
+def _placed(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the workload as its workers read it, and what their containers are made from, if they are to be in some."""
+    workload = experiment.workload.to_job()
+    if not isinstance(experiment.hosts, ContainerHosts):
+        return workload, None
+    from testbed.containers import order
+
+    workload = order.data_dir_of(workload)
+    return workload, asdict(order.order(experiment.hosts, experiment.topology.workers, workload))
 
 
 def _first_manifest(run: Run, plan: RunPlan, options: Options, earlier: list[dict[str, Any]]) -> dict[str, Any]:
@@ -236,6 +263,7 @@ def _first_manifest(run: Run, plan: RunPlan, options: Options, earlier: list[dic
         "forced": options.force,
         "shared_machine": options.share,
         "steered": False,
+        "containers": plan.containers and {name: plan.containers[name] for name in CONTAINERS_TOLD},
     }
 
 

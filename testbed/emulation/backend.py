@@ -44,6 +44,12 @@ class Tell:
 
 def execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, listen_port: int | None = None) -> None:
     """Run the plan in a sandbox of its own, keeping the folder's manifest up to date; raise RunFailed if it fails."""
+    if plan.containers is not None:
+        from testbed.containers.removal import cleared  # Docker's client is imported where it is needed
+
+        with cleared(plan.containers["run"]):  # CPU is limited by the engine
+            _execute(plan, folder, tell, sandboxes, listen_port)
+        return
     with CpuGroups(plan.cpus, plan.dilation) as groups:
         try:
             _execute(replace(plan, cpu_groups=groups.paths), folder, tell, sandboxes, listen_port)
@@ -129,9 +135,11 @@ class _Following:
                 folder.event(message["mono_s"], message["kind"], message["text"], message["data"])
             case "worker_failed":
                 rank, code = message["rank"], message["code"]
-                what = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+                what = message["why"] or (f"was killed by signal {-code}" if code < 0 else f"ended with code {code}")
                 folder.event(now, "worker_failed", f"worker {rank} {what}", message)
                 raise RunFailed(f"worker {rank} {what}; its last lines:\n{_last_lines(folder.path / message['log'])}")
+            case "done":
+                folder.save(**message["marks"])
             case "error":
                 folder.event(now, "error", message["text"])
                 raise NotFaithful(message["text"]) if message["kind"] == VerificationError.__name__ else RunFailed(message["text"])

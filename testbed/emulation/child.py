@@ -36,8 +36,12 @@ class JsonLines:
             return []
         chunk = os.read(self.descriptor, 1 << 16)
         self.ended = not chunk
-        *lines, self._pending = (self._pending + chunk).split(b"\n")
+        *lines, self._pending = (self._pending + self.unwrapped(chunk)).split(b"\n")
         return [json.loads(line) for line in lines]
+
+    def unwrapped(self, chunk: bytes) -> bytes:
+        """Return what of the bytes read belongs to the lines: all of it."""
+        return chunk
 
 
 class ChildEnded(RuntimeError):

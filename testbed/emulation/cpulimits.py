@@ -42,8 +42,7 @@ class Tree:
 
     def limit(self, group: Path, cpus: float, dilation: float) -> None:
         """Let the processes of a group use so many processors in the experiment's time."""
-        period_s = min(LONGEST_PERIOD_S, PERIOD_S * dilation)
-        period_us, quota_us = round(period_s * 1e6), round(cpus / dilation * period_s * 1e6)
+        quota_us, period_us = quota_and_period_us(cpus, dilation)
         if self.version == 2:
             (group / "cpu.max").write_text(f"{quota_us} {period_us}")
         else:
@@ -54,6 +53,12 @@ class Tree:
         """Return how long the processes of a group were held back, summed over processors, in the machine's time."""
         fields = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
         return int(fields["throttled_usec"]) / 1e6 if self.version == 2 else int(fields["throttled_time"]) / 1e9
+
+
+def quota_and_period_us(cpus: float, dilation: float) -> tuple[int, int]:
+    """Return for how long in which time the kernel lets a group run that may use so many processors in the experiment's time."""
+    period_s = min(LONGEST_PERIOD_S, PERIOD_S * dilation)
+    return round(cpus / dilation * period_s * 1e6), round(period_s * 1e6)
 
 
 def tree(mounts: Path = MOUNTS) -> Tree:

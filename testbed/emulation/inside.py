@@ -8,6 +8,7 @@ left. Everything else it makes goes into the run's folder. It ends, and everythi
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -25,11 +26,11 @@ from testbed.emulation.conditions import Conditions
 from testbed.emulation.network import EmulatedNetwork, Transport
 from testbed.emulation.plan import RunPlan
 from testbed.emulation.verify import verify
+from testbed.emulation.workers import Workers
 from testbed.processes import die_with_parent
 from workloads import herald
 from workloads.datasets import Dataset, DatasetError, load_dataset
 from workloads.job import Job
-from workloads.nursery import Nursery  # torch and all that workers need, imported here once for all runs
 
 MASTER_PORT = 29500
 USAGE_INTERVAL_S = 0.5
@@ -40,15 +41,14 @@ Datasets = dict[tuple[str, str | None], Dataset]
 class Inside:
     """The run's processes and what they report."""
 
-    def __init__(self, plan: RunPlan, requests: JsonLines, datasets: Datasets | None = None) -> None:
-        """Boot the network and verify it, before there are workers; `datasets` are those loaded already."""
+    def __init__(self, plan: RunPlan, requests: JsonLines, datasets: Datasets | None = None, outer_proc: int = -1) -> None:
+        """Boot the network and verify it, before there are workers; `datasets` are loaded already, containers seen in `outer_proc`."""
         self.plan = plan
         self.requests = requests
         self.run_dir = Path(plan.run_dir)
         self.logs = self.run_dir / "logs"
         self.stream = self.run_dir / "stream"
-        self.workers: dict[str, int] = {}  # job file -> process id
-        self.nursery = Child("workloads.nursery", self.logs / "nursery.log", lambda: Nursery(datasets=datasets or {}).serve())
+        self.workers = _workers(plan, self.logs, datasets or {}, outer_proc)
         began = time.monotonic()
         self.network = EmulatedNetwork(
             plan.network,
@@ -62,17 +62,14 @@ class Inside:
             delayed=plan.timeline.delayed_links(),
             force_delay_line=plan.timeline.is_rough,
             dilation=plan.dilation,
+            places=self.workers.places,
         )
         self.conditions = Conditions(self.network, plan.timeline, _tell_of_condition)
         self.background = Background(self.network, plan.timeline.flows, self.stream, self.logs, _tell_of_background)
         self.herald = JsonLines(herald.open_for_reading(self.stream))
         booted_s, control = time.monotonic() - began, self.network.control
         report(event="booted", seconds=booted_s, substituted=self.network.substituted, rules_s=control.installation_s, paths=control.paths)
-        if plan.workload["kind"] == "train":
-            self.nursery.tell({"preload": {"dataset": plan.workload["dataset"], "data_dir": plan.workload["data_dir"]}})
-            self.nursery.wait_for("preloaded", 120)
-        else:
-            self.nursery.wait_for("ready", 120)
+        self.workers.wait_until_ready()
         verification = verify(self.network)
         report(event="verified", verification=verification.to_json(), transport=self.network.transport_settings())
 
@@ -93,7 +90,7 @@ class Inside:
         self.background.close()  # and waits for what is under way: the last counters are read with empty queues
         self._note_usage()
         self.sampler.stop()  # raises if it did not live to the end: fidelity would rest on part of the run
-        report(event="done")
+        report(event="done", marks=self.workers.close())
         return 0
 
     def _start_workers(self) -> None:
@@ -117,8 +114,7 @@ class Inside:
             )
             path = self.stream / f"job-{rank}.json"
             job.save(path)
-            place = {"netns_pid": self.network.host_pids[host], "cpu_group": self.plan.cpu_groups[rank]}
-            self.nursery.tell({"job": str(path), **place, "log": str(self.logs / f"worker-{rank}.log")})
+            self.workers.start(rank, path, self.network.host_pids[host])
 
     def _watch(self) -> dict[str, Any] | None:
         """Take usage snapshots until every worker has ended; return the first that failed."""
@@ -126,21 +122,19 @@ class Inside:
         next_usage = time.monotonic()
         while left:
             due_s = min(next_usage, self.conditions.next_due_s, self.background.next_due_s())
-            wait_for_any([self.nursery.lines, self.network.control.lines, self.requests, self.herald], due_s - time.monotonic())
+            wait_for_any([*self.workers.lines, self.network.control.lines, self.requests, self.herald], due_s - time.monotonic())
             for told in self.herald.read(0):
                 self._step_began(told["step"], told["mono_s"])
             self.conditions.act()
             self.background.act(time.monotonic())
             self._steer()
-            for message in self.nursery.hear(0):
-                rank = _rank(message.get("job", ""))
+            for message in self.workers.hear():
                 if message["event"] == "started":
-                    self.workers[message["job"]] = message["pid"]
-                    report(event="started", rank=rank)
+                    report(event="started", rank=message["rank"])
                 elif message["event"] == "exited":
-                    left.discard(rank)
+                    left.discard(rank := message["rank"])
                     if message["code"] != 0:
-                        return {"rank": rank, "code": message["code"], "log": f"logs/worker-{rank}.log"}
+                        return {"rank": rank, "code": message["code"], "why": message.get("why"), "log": f"logs/worker-{rank}.log"}
                 elif message["event"] == "error":
                     raise RuntimeError(f"a worker could not be started: {message['text']}")
             if time.monotonic() >= next_usage:
@@ -171,21 +165,30 @@ class Inside:
         delay = self.network.delay
         line_pid = getattr(delay, "pid", None)
         processes = {
-            "vswitchd": [self.network.openvswitch.pid],
-            "delayline": [line_pid] if line_pid else [],
-            "sampler": [self.sampler.pid],
-            "controller": [self.network.control.pid],
-            "workers": list(self.workers.values()),
-            "background": self.background.pids,
-            "runner": [os.getpid(), self.nursery.pid],
+            "vswitchd": usage.folders(self.network.openvswitch.pid),
+            "delayline": usage.folders(*([line_pid] if line_pid else [])),
+            "sampler": usage.folders(self.sampler.pid),
+            "controller": usage.folders(self.network.control.pid),
+            "workers": self.workers.processes(),
+            "background": usage.folders(*self.background.pids),
+            "runner": [*usage.folders(os.getpid()), *self.workers.helpers()],
         }
         stats = delay.stats() if delay is not None else None
         network = self.network
         return usage.snapshot(processes, network.host_pids.values(), network.switch_ports(), network.openvswitch.socket_drops(), stats)
 
 
-def _rank(job: str) -> int:
-    return int(Path(job).stem.rpartition("-")[2]) if job else -1
+def _workers(plan: RunPlan, logs: Path, datasets: Datasets, outer_proc: int) -> Workers:
+    if plan.containers is None:
+        from testbed.emulation.forked import ProcessWorkers
+
+        return ProcessWorkers(plan.workload, plan.cpu_groups, logs, datasets)
+    from testbed.containers.crew import ContainerWorkers
+
+    workers = ContainerWorkers(plan, outer_proc)
+    started = f"{len(workers.places)} containers started in {workers.seconds:.2f} s"
+    _tell_of_condition(time.monotonic(), "containers_started", started, {"seconds": workers.seconds})
+    return workers
 
 
 def _tell_of_condition(mono_s: float, kind: str, text: str, data: dict[str, Any]) -> None:
@@ -208,12 +211,18 @@ def main() -> None:
     while not lines.ended:
         for message in lines.read(None):
             if "pin" not in message:  # that came too late for its run
-                _load(RunPlan.from_json(message).workload, datasets)
-                report(event="ended", code=_run_in_sandbox(RunPlan.from_json(message), datasets))
+                plan = RunPlan.from_json(message)
+                _load(plan, datasets)
+                report(event="ended", code=_run_in_sandbox(plan, datasets))
 
 
-def _load(workload: dict[str, Any], datasets: Datasets) -> None:
-    """Load what a run trains on, if it is not there; one that cannot be loaded is the run's to tell."""
+def _load(plan: RunPlan, datasets: Datasets) -> None:
+    """Import and load what a run needs, once for all; data that cannot be loaded are the run's to tell."""
+    if plan.containers is not None:
+        importlib.import_module("testbed.containers.crew")  # Docker's client; torch and the data are the containers' own
+        return
+    importlib.import_module("testbed.emulation.forked")
+    workload = plan.workload
     if workload["kind"] == "train" and (key := (workload["dataset"], workload["data_dir"])) not in datasets:
         with suppress(DatasetError, OSError):
             datasets[key] = load_dataset(*key)
@@ -234,8 +243,8 @@ def _be_sandbox(plan: RunPlan, datasets: Datasets, parent: int) -> NoReturn:
         if os.getppid() != parent:  # it died before the line above
             os._exit(1)
         os.dup2(os.open(f"{plan.run_dir}/logs/sandbox.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), sys.stderr.fileno())
-        sandbox.enter()
-        code = Inside(plan, JsonLines(sys.stdin.fileno()), datasets).run()
+        outer_proc = sandbox.enter()
+        code = Inside(plan, JsonLines(sys.stdin.fileno()), datasets, outer_proc).run()
     except (RuntimeError, OSError) as error:
         report(event="error", kind=type(error).__name__, text=str(error))
     except SystemExit as left:  # by the process that stayed outside to wait

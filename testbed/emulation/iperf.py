@@ -28,7 +28,7 @@ def serve(
     errors: Output = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Start a server for one client on a host, and wait until it listens."""
-    command = ["iperf3", "-s", "-1", "-p", str(port), *options]
+    command = [*network.entry(host), "iperf3", "-s", "-1", "-p", str(port), *options]
     with network_namespace(network.host_pids[host]):
         server = subprocess.Popen(command, stdout=output, stderr=errors)
         deadline = time.monotonic() + LISTEN_TIMEOUT_S
@@ -49,7 +49,7 @@ def send(
     errors: Output = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Start a client on a host that sends to the server of another."""
-    command = ["iperf3", "-c", network.address(target), "-p", str(port), *options]
+    command = [*network.entry(source), "iperf3", "-c", network.address(target), "-p", str(port), *options]
     with network_namespace(network.host_pids[source]):
         return subprocess.Popen(command, stdout=output, stderr=errors)
 

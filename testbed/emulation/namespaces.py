@@ -17,12 +17,21 @@ def network_namespace(pid: int | None) -> Iterator[None]:
     if pid is None:
         yield
         return
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     away = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        check(libc.setns(away, _CLONE_NEWNET), f"join the network of process {pid}")
+        with joined(away):
+            yield
+    finally:
+        os.close(away)
+
+
+@contextmanager
+def joined(namespace: int) -> Iterator[None]:
+    """Move this thread into a network namespace, given by a descriptor."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        check(libc.setns(namespace, _CLONE_NEWNET), "join a host's network")
         yield
     finally:
         check(libc.setns(home, _CLONE_NEWNET), "return to the sandbox's network")
         os.close(home)
-        os.close(away)

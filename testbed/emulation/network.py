@@ -7,12 +7,13 @@ port, an HTB of ours on a host's interface. Switches forward what their controll
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mininet.net import Mininet
-from mininet.node import OVSSwitch
+from mininet.node import Host, OVSSwitch
 
 from controller.board import Board, QueueInfo
 from controller.routing import RoutingPolicy
@@ -22,6 +23,7 @@ from testbed.emulation.delay import DelayedDirection, DelayElement, DelayLineCli
 from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.openvswitch import OpenVSwitch
 from testbed.emulation.ping import ping
+from testbed.emulation.places import Place, PlacedHost
 from testbed.emulation.shaping import LEAF_HANDLE, filters, shape_host, shape_of, tool
 from testbed.emulation.wakefulness import stay_awake
 from topologies import Direction, Network, QueueClass
@@ -88,8 +90,9 @@ class EmulatedNetwork:
         board: str | None = None,
         delayed: frozenset[str] = frozenset(),
         dilation: float = 1.0,
+        places: Mapping[str, Place] | None = None,
     ) -> None:
-        """Boot everything; links named in `delayed` get a delay element though they may begin without delay.
+        """Boot everything; links named in `delayed` get a delay element though they may begin without delay, `places` are hosts already.
 
         On return every queue is shaped, every delay holds, every switch has its rules and OVS is ready for traffic.
         """
@@ -106,6 +109,7 @@ class EmulatedNetwork:
         self._set_ipv6_off()
         self.calibration_s = 0.0
         self._inner: dict[str, tuple[str, str]] = {}
+        self._places = places or {}
         self.mininet = self._start_mininet(network, kernel_datapath, delayed)
         self.host_pids: dict[str, int] = {host: self.mininet[host].pid for host in network.all_hosts}
         self._interfaces = self._find_interfaces()
@@ -130,6 +134,10 @@ class EmulatedNetwork:
     def interface(self, host: str) -> str:
         """Return the name of a host's only interface."""
         return f"{host}-eth0"
+
+    def entry(self, host: str) -> tuple[str, ...]:
+        """Return what stands before a command that is to run in a host's file system, from within its network."""
+        return self._places[host].entry if host in self._places else ()
 
     def interface_between(self, source: str, target: str) -> str:
         """Return the interface by which one node sends to its neighbour."""
@@ -198,7 +206,10 @@ class EmulatedNetwork:
                 **params,
             )
 
-        mininet = Mininet(NetworkTopo(network=network), switch=switch, link=link, controller=None, ipBase="10.0.0.0/16")
+        def host(name: str, **params: Any) -> Host:
+            return PlacedHost(name, self._places[name], **params) if name in self._places else Host(name, **params)
+
+        mininet = Mininet(NetworkTopo(network=network), host=host, switch=switch, link=link, controller=None, ipBase="10.0.0.0/16")
         mininet.start()
         return mininet
 

@@ -33,6 +33,7 @@ class RunPlan:
     cpus: list[float | None] = field(default_factory=list)  # of each worker, how many processors it may use
     dilation: float = 1.0  # the machine's seconds to one of the experiment's
     cpu_groups: list[str | None] = field(default_factory=list)  # of each worker, the control group that holds it to its processors
+    containers: dict[str, Any] | None = None  # what the hosts are made from if they are containers, see testbed/containers/order.py
 
     def dilated(self, factor: float) -> RunPlan:
         """Return the plan of the same run where everything takes `factor` times as long."""

@@ -25,9 +25,13 @@ _MS_REC = 0x4000
 _MS_PRIVATE = 0x40000
 
 
-def enter() -> None:
-    """Move the rest of this program into a sandbox; the calling process stays behind only to wait for it."""
+def enter() -> int:
+    """Move the rest of this program into a sandbox; the calling process stays behind only to wait for it.
+
+    Return a descriptor of /proc as it is outside: processes of others, such as containers, are seen only there.
+    """
     die_with_parent()
+    outer_proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     check(libc.unshare(_CLONE_NEWNET | _CLONE_NEWNS), "unshare network and mounts (root is needed)")
     _mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE)
     _mount(b"tmpfs", PRIVATE_DIR.encode(), b"tmpfs", 0)
@@ -47,6 +51,7 @@ def enter() -> None:
         os._exit(1)
     _mount(b"proc", b"/proc", b"proc", _MS_NOSUID_NODEV_NOEXEC)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    return outer_proc
 
 
 def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int) -> None:

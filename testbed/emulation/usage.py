@@ -17,17 +17,17 @@ _TCPEXT_COUNTERS = ("TCPLossProbes", "TCPDSACKRecv", "TCPDSACKOfoRecv", "TCPDSAC
 
 
 def snapshot(
-    processes: Mapping[str, Iterable[int]],
+    processes: Mapping[str, Iterable[Path]],
     host_pids: Iterable[int],
     switch_ports: Iterable[str],
     socket_drops: int,
     delay: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Read every counter now. `processes` maps a role (vswitchd, workers...) to its process ids."""
+    """Read every counter now. `processes` maps a role (vswitchd, workers...) to its processes' folders in /proc."""
     cpu: dict[str, float] = {}
     waited: dict[str, float] = {}
-    for role, pids in processes.items():
-        totals = [_schedstat(pid) for pid in pids]
+    for role, folders_of_role in processes.items():
+        totals = [_schedstat(folder) for folder in folders_of_role]
         cpu[role] = sum(ran for ran, _ in totals)
         waited[role] = sum(wait for _, wait in totals)
     busy_s, steal_s = _machine_cpu()
@@ -45,11 +45,16 @@ def snapshot(
     }
 
 
-def _schedstat(pid: int) -> tuple[float, float]:
+def folders(*pids: int) -> list[Path]:
+    """Return where /proc tells of processes."""
+    return [Path(f"/proc/{pid}") for pid in pids]
+
+
+def _schedstat(process: Path) -> tuple[float, float]:
     """Return the seconds a process's threads ran, and waited while runnable."""
     ran = waited = 0
     try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
+        for task in (process / "task").iterdir():
             fields = (task / "schedstat").read_text().split()
             ran += int(fields[0])
             waited += int(fields[1])

@@ -86,8 +86,6 @@ def unsupported(experiment: Experiment, resolve: Resolver = resolve_scheme) -> l
     for _, variant in variants(experiment, resolve):
         if variant.backend == "simulated":
             sentences.append("backend: simulated is not supported yet; use emulated")
-        if variant.hosts.kind != "process":
-            sentences.append(f"hosts: {variant.hosts.kind} hosts are not supported yet; use kind: process")
         if variant.transport.ecn:
             sentences.append("transport: ecn needs queues that mark, and these only drop; leave it false")
         for scheme in map(resolve, variant.schemes) if variant.dilation > 1 else ():

@@ -28,6 +28,7 @@ from topologies import Network
 from topologies.load import ring_load_bps
 from topologies.model import SMALL_MTU
 
+LEAST_MEMORY_BYTES = 6 << 20  # that the engine takes
 CARRIED_BPS, CARRIED_LARGE_BPS = 200e6, 300e6  # through all switches in sum, by two cores, with small and with large frames
 
 
@@ -67,13 +68,13 @@ class ProcessHosts(Model):
 
 
 class ContainerHosts(Model):
-    """Each worker is a container."""
+    """Each host is a container, with a worker in it or for traffic."""
 
     kind: Literal["container"]
-    image: str = Field(description="a container needs an image, such as image: testbed:latest")
-    gpus: Annotated[Whole, Field(ge=0)] = 0
-    cpus: Annotated[Number, Field(gt=0)] | None = None
-    memory_bytes: Size | None = Field(None, alias="memory")
+    image: Annotated[str, Field(pattern=r"^[a-z0-9][a-zA-Z0-9._/:@-]*$")] = "netsense-worker"  # as `make images` names it
+    gpus: Annotated[Whole, Field(ge=0)] = 0  # of each worker
+    cpus: Annotated[Number, Field(gt=0)] | None = None  # of each worker
+    memory_bytes: Annotated[Size, Field(ge=LEAST_MEMORY_BYTES)] | None = Field(None, alias="memory")
 
 
 class Transport(Model):

@@ -20,7 +20,7 @@ def scheduled(flows: list[dict[str, Any]], seconds: float, rate_bps: float = 10e
     from testbed.emulation.background import Background
     from testbed.emulation.counters import Counter
     from testbed.emulation.sandbox import PRIVATE_DIR
-    from testbed.emulation.usage import snapshot
+    from testbed.emulation.usage import folders, snapshot
     from testbed.timeline import BackgroundFlow
     from topologies import LinkSpec, dumbbell
 
@@ -41,7 +41,7 @@ def scheduled(flows: list[dict[str, Any]], seconds: float, rate_bps: float = 10e
     pids = background.pids
 
     def cpu_s() -> float:
-        return snapshot({"background": pids}, [], [], 0, None)["cpu_s"]["background"]
+        return snapshot({"background": folders(*pids)}, [], [], 0, None)["cpu_s"]["background"]
 
     trace: list[tuple[float, int, int]] = []  # when, bytes and packets that the bottleneck has sent
     acts_s: list[float] = []

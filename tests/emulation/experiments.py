@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,19 @@ def look_at_machine() -> Machine:
     return Machine(
         frozenset(processes),
         frozenset(os.listdir("/sys/class/net")),
-        tuple(sorted(line.split(" - ")[0].split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())),
+        tuple(sorted(_mounts())),
         frozenset(os.listdir(netns)) if netns.exists() else frozenset(),
         frozenset(str(path) for places in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{places}netsense-testbed-*")),
     )
+
+
+def _mounts() -> Iterator[str]:
+    """Yield where something is mounted; a Docker engine on this machine mounts for its own containers, at any time."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        place, kind = before.split()[4], after.split()[0]
+        if kind not in ("overlay", "nsfs") and "/containers/" not in place:
+            yield place
 
 
 def workers_of(run_folder: Path) -> list[int]:
