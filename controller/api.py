@@ -1,4 +1,4 @@
-"""Serve the API over a unix socket and, when asked, TCP on this machine's loopback: listeners and threads.
+"""Serve the API over a unix socket and, when asked, TCP: listeners and threads.
 
 A client has a thread of its own (`connection`), and their number is limited. What is answered is decided in `handlers`.
 """
@@ -20,7 +20,6 @@ from controller.openapi import JSON
 
 __all__ = ["Api", "ApiError", "ControlError", "Source"]
 
-LOOPBACK = "127.0.0.1"
 SOCKET_MODE = 0o600  # its owner and root: who may connect may also change paths
 MOST_CONNECTIONS = 32
 CLOSE_TIMEOUT_S = 2.0
@@ -35,8 +34,8 @@ class ApiError(RuntimeError):
 class Api:
     """The API of one run; it serves from `start` to `close`."""
 
-    def __init__(self, source: Source, socket_path: Path, tcp_port: int | None = None) -> None:
-        """Bind the sockets; ApiError if one cannot be had. Port 0 takes a free one: `tcp_port` tells which."""
+    def __init__(self, source: Source, socket_path: Path, tcp: tuple[str, int] | None = None) -> None:
+        """Bind the sockets, that of TCP to an address and port; ApiError if one cannot be had. Port 0 takes a free one: `tcp_port`."""
         self._handlers = Handlers(source)
         self._path = socket_path
         self._closing = threading.Event()
@@ -45,9 +44,9 @@ class Api:
         self._acceptors: list[threading.Thread] = []
         self._listeners = [_listen_unix(socket_path)]
         self.tcp_port: int | None = None
-        if tcp_port is not None:
+        if tcp is not None:
             try:
-                self._listeners.append(_listen_tcp(tcp_port))
+                self._listeners.append(_listen_tcp(*tcp))
             except ApiError:
                 self.close()
                 raise
@@ -144,16 +143,16 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)
 
 
-def _listen_tcp(port: int) -> socket.socket:
+def _listen_tcp(address: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((LOOPBACK, port))
+        listener.bind((address, port))
         listener.listen()
     except (OSError, OverflowError) as error:
         listener.close()
         remedy = "; give another one with --listen" if getattr(error, "errno", None) == errno.EADDRINUSE else ""
-        raise ApiError(f"the API cannot be served at {LOOPBACK}:{port}: {_reason(error)}{remedy}") from error
+        raise ApiError(f"the API cannot be served at {address}:{port}: {_reason(error)}{remedy}") from error
     return listener
 
 

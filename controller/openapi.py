@@ -150,7 +150,7 @@ ENDPOINTS = (
 
 REASONS = {
     400: "the request is malformed, or names what the run does not have",
-    403: "over TCP: the Host header is not this machine's loopback",
+    403: "over TCP by the loopback: the Host header names another machine",
     404: "there is no such thing",
     405: "the method is not for this",
     408: "the request's body did not arrive in time",

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from enum import StrEnum
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -59,8 +60,8 @@ def run(
         typer.Option("--only", metavar="RUN", help="One run of the plan, by its name, into the shared results folder; no report."),
     ] = None,
     listen: Annotated[
-        int | None,
-        typer.Option("--listen", metavar="PORT", min=1, max=65535, help="Serve the API on 127.0.0.1:PORT too, e.g. for Prometheus."),
+        str | None,
+        typer.Option("--listen", metavar="[ADDRESS:]PORT", help="Serve the API by TCP too, e.g. for Prometheus; else on 127.0.0.1."),
     ] = None,
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Leave summary, figures and report for `testbed report`, on this machine or another.")
@@ -74,7 +75,7 @@ def run(
     """
     from testbed.planning import Options
 
-    options = Options(results, share=share, force=force, resume=resume, listen_port=listen, only=only)
+    options = Options(results, share=share, force=force, resume=resume, listen=_address(listen), only=only)
     folder = _run(file, options, "go on with --resume" if only is None else "give the same command again", as_json)
     manifests = sorted(folder.glob("*/manifest.json")) if only is None else [folder / only / "manifest.json"]
     if only is None and not no_report:
@@ -257,6 +258,19 @@ def _run(file: Path, options: Options, how_to_go_on: str, as_json: bool) -> Path
         _fail(str(error), FAILED)
     except (Interrupted, KeyboardInterrupt):
         _fail(f"interrupted: what was recorded is kept, the run is marked as failed; {how_to_go_on}", INTERRUPTED)
+
+
+def _address(listen: str | None) -> tuple[str, int] | None:
+    """Read [ADDRESS:]PORT; without an address only this machine reaches it."""
+    if listen is None:
+        return None
+    address, _, port = listen.rpartition(":")
+    try:
+        if not 1 <= int(port) <= 65535:
+            raise ValueError
+        return str(IPv4Address(address or "127.0.0.1")), int(port)
+    except ValueError:
+        _fail(f"--listen {listen}: write a port, e.g. 9464, or an IPv4 address and a port, e.g. 0.0.0.0:9464", BAD_INPUT)
 
 
 def _exit_by(paths: Iterable[Path]) -> None:

@@ -27,7 +27,7 @@ class Options:
     share: bool = False  # do not wait for another run on this machine
     force: bool = False  # run beyond the machine's measured ceiling
     resume: bool = False  # keep the complete runs of an earlier try
-    listen_port: int | None = None  # serve the API on this port of the loopback too
+    listen: tuple[str, int] | None = None  # serve the API on this address and port too
     sweep: bool = False  # resume; a run that failed is tried once more and never stops the rest
     retry: bool = False  # in a sweep: try also what has failed twice
     only: str | None = None  # as in a sweep, but one run of the plan; other machines may be at work on the others in the same folder

@@ -50,7 +50,7 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
     if any(run.experiment.backend == "cluster" for run in runs):
         raise Refusal(how_to_start(path, experiment.topology.workers, options.results, options.only))
     check(experiment, runs)
-    _check_port(options.listen_port)
+    _check_address(options.listen)
     for text in congestion.warnings(run.experiment for run in runs):
         console.print(text, style="yellow", soft_wrap=True)
     folder = options.results / experiment.name
@@ -112,15 +112,15 @@ def _transport_problems(runs: list[Run]) -> list[str]:
     return [f"transport.congestion_control: this kernel has no {name}; it has {', '.join(known)}" for name in sorted(wanted - set(known))]
 
 
-def _check_port(port: int | None) -> None:
-    """Refuse a port for the API that cannot be had, before anything is begun."""
-    if port:
+def _check_address(listen: tuple[str, int] | None) -> None:
+    """Refuse an address and port for the API that cannot be had, before anything is begun."""
+    if listen:
         with socket.socket() as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                trial.bind(("127.0.0.1", port))
+                trial.bind(listen)
             except OSError as error:
-                raise Refusal(f"--listen {port}: {error.strerror or error}; choose another port") from error
+                raise Refusal(f"--listen {':'.join(map(str, listen))}: {error.strerror or error}; choose another") from error
 
 
 def check_ceiling(runs: list[Run], console: Console) -> None:
@@ -190,7 +190,7 @@ def _run_once(run: Run, earlier: list[dict[str, Any]], means: _Means) -> dict[st
     try:
         with marked(record, folder):
             tell = backend.Tell(progress.stage, lambda: progress.update(watcher.state()))
-            backend.execute(plan, record, tell, means.sandboxes, options.listen_port)
+            backend.execute(plan, record, tell, means.sandboxes, options.listen)
             ended_s, judged, judged_s = time.monotonic(), judge(plan, record), time.monotonic()
             record.to_parquet(judged["origin_mono_s"], plan.dilation)
             phases = phases_s(record.rows("events"), record.rows("evals"), Moments(began_s, ended_s, judged_s, time.monotonic()))

@@ -42,24 +42,24 @@ class Tell:
     tick: Callable[[], None]
 
 
-def execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, listen_port: int | None = None) -> None:
+def execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, listen: tuple[str, int] | None = None) -> None:
     """Run the plan in a sandbox of its own, keeping the folder's manifest up to date; raise RunFailed if it fails."""
     if plan.containers is not None:
         from testbed.containers.removal import cleared  # Docker's client is imported where it is needed
 
         with cleared(plan.containers["run"]):  # CPU is limited by the engine
-            _execute(plan, folder, tell, sandboxes, listen_port)
+            _execute(plan, folder, tell, sandboxes, listen)
         return
     with CpuGroups(plan.cpus, plan.dilation) as groups:
         try:
-            _execute(replace(plan, cpu_groups=groups.paths), folder, tell, sandboxes, listen_port)
+            _execute(replace(plan, cpu_groups=groups.paths), folder, tell, sandboxes, listen)
         finally:
             folder.save(cpu_limits=groups.report())
 
 
-def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, listen_port: int | None) -> None:
+def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, listen: tuple[str, int] | None) -> None:
     log = folder.logs / "sandbox.log"
-    following = _Following(sandboxes.process(log), plan, folder, tell, listen_port)
+    following = _Following(sandboxes.process(log), plan, folder, tell, listen)
     code: int | None = None
     try:
         following.ask(plan.to_json())
@@ -76,10 +76,12 @@ def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes,
 class _Following:
     """A sandbox at work: what it says goes into the folder and to the API, what the API is asked goes into the sandbox."""
 
-    def __init__(self, process: subprocess.Popen[bytes], plan: RunPlan, folder: RunFolder, tell: Tell, listen_port: int | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], plan: RunPlan, folder: RunFolder, tell: Tell, listen: tuple[str, int] | None
+    ) -> None:
         assert process.stdin is not None and process.stdout is not None
         self._process, self._input, self._lines = process, process.stdin, JsonLines(process.stdout.fileno())
-        self._plan, self._folder, self._tell, self._listen_port = plan, folder, tell, listen_port
+        self._plan, self._folder, self._tell, self._listen = plan, folder, tell, listen
         self._asking = threading.Lock()
         self._paths: list[list[str]] = []
         self._live: LiveRun | None = None
@@ -151,7 +153,7 @@ class _Following:
             self._live = LiveRun(self._folder.manifest["experiment"], plan.run, plan.network, stream / "board.bin", self.ask)
             self._live.hear({"event": "installed", "paths": self._paths})
             try:
-                self._api = Api(self._live, stream / "api.sock", self._listen_port)
+                self._api = Api(self._live, stream / "api.sock", self._listen)
             except ApiError as error:
                 self._tell_of_no_api(str(error))
                 self._api = Api(self._live, stream / "api.sock")

@@ -1,4 +1,4 @@
-"""The API over real sockets: nothing beyond the loopback, nobody holds it up, and it leaves nothing behind."""
+"""The API over real sockets: nothing beyond the address asked for, nobody holds it up, and it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from controller import api as module
 from controller import connection
 from controller.api import Api, ApiError
 from controller.board import BoardError
+from testbed.cluster.interfaces import address_towards
 
 GET_LINKS = b"GET /links HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
@@ -29,7 +30,7 @@ def source():
 
 @pytest.fixture
 def api(source, tmp_path):
-    api = Api(source, tmp_path / "api.sock", tcp_port=0)
+    api = Api(source, tmp_path / "api.sock", ("127.0.0.1", 0))
     api.start()
     yield api
     api.close()
@@ -87,7 +88,7 @@ def test_links_come_over_the_unix_socket(unix):
     assert json.loads(body)[0]["id"] == TRAINING
 
 
-def test_tcp_is_served_on_the_loopback_only_and_not_unless_asked(api, source, tmp_path):
+def test_tcp_is_served_on_the_address_asked_for_and_not_unless_asked(api, source, tmp_path):
     assert [listener.getsockname()[0] for listener in api._listeners[1:]] == ["127.0.0.1"]
     assert json.loads(over_tcp(api).read())[0]["id"] == TRAINING
     alone = Api(source, tmp_path / "alone.sock")
@@ -99,6 +100,23 @@ def test_over_tcp_another_hosts_name_is_refused(api):
     response = over_tcp(api, "evil.example")
     assert response.status == 403
     assert "localhost" in json.loads(response.read())["error"]
+
+
+def test_by_an_address_of_other_machines_it_answers_to_the_name_they_use(source, tmp_path):
+    try:
+        address = address_towards("198.51.100.1")  # sends nothing
+    except OSError as reason:
+        pytest.skip(f"this machine has no address but the loopback's: {reason}")
+    api = Api(source, tmp_path / "open.sock", ("0.0.0.0", 0))
+    api.start()
+    statuses = []
+    for server in (address, "127.0.0.1"):
+        client = http.client.HTTPConnection(server, api.tcp_port, timeout=10)
+        client.request("GET", "/links", headers={"Host": "testbed:9464"})
+        statuses.append(client.getresponse().status)
+        client.close()
+    api.close()
+    assert statuses == [200, 403]
 
 
 def test_an_answer_has_its_headers_and_keeps_the_connection(unix):
@@ -303,14 +321,14 @@ def test_a_path_longer_than_a_unix_address_is_served(source, tmp_path):
 
 def test_a_port_that_is_taken_is_told_and_leaves_no_socket(source, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ApiError, match=r"in use; give another one with --listen"):
-        Api(source, tmp_path / "api.sock", taken.getsockname()[1])
+        Api(source, tmp_path / "api.sock", taken.getsockname())
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_that_does_not_exist_is_told(source, tmp_path, port):
     with pytest.raises(ApiError, match=str(port)):
-        Api(source, tmp_path / "api.sock", port)
+        Api(source, tmp_path / "api.sock", ("127.0.0.1", port))
 
 
 def test_a_folder_that_is_not_there_is_told(source, tmp_path):

@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def api(source, folder):
-    api = Api(source, folder / "stream" / "api.sock", tcp_port=0)
+    api = Api(source, folder / "stream" / "api.sock", tcp=("127.0.0.1", 0))
     api.start()
     yield api
     api.close()

@@ -53,7 +53,7 @@ class PretendedExperiment:
     def write(self, **content):
         self.file.write_text(json.dumps(content))
 
-    def execute(self, plan, record, tell, sandboxes, listen_port):
+    def execute(self, plan, record, tell, sandboxes, listen):
         self.executed.append(plan.run)
         tell.stage("booting the network")
         tell.tick()

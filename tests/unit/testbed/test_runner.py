@@ -264,7 +264,7 @@ def test_an_interrupted_run_is_marked_and_the_others_are_not_begun(experiment, f
 def test_a_signal_to_end_interrupts_and_afterwards_means_what_it_did_before(experiment, monkeypatch, number):
     before = signal.getsignal(number)
 
-    def interrupted(plan, record, tell, sandboxes, listen_port):
+    def interrupted(plan, record, tell, sandboxes, listen):
         signal.raise_signal(number)
 
     monkeypatch.setattr(runner.backend, "execute", interrupted)

@@ -350,15 +350,20 @@ def test_the_command_tells_bad_input(tmp_path):
     assert "such as results/quick" in Text.from_ansi(done.stderr).plain
 
 
-@pytest.mark.parametrize(("given", "port"), [([], None), (["--listen", "9464"], 9464)])
-def test_the_port_to_listen_on_reaches_the_runner(monkeypatch, tmp_path, given, port):
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [([], None), (["--listen", "9464"], ("127.0.0.1", 9464)), (["--listen", "0.0.0.0:9464"], ("0.0.0.0", 9464))],
+)
+def test_the_address_to_listen_on_reaches_the_runner(monkeypatch, tmp_path, given, address):
     seen = []
     monkeypatch.setattr(cli, "_report", lambda folder, as_json: None)
-    monkeypatch.setattr(runner, "run_experiment", lambda file, options, console: seen.append(options.listen_port) or tmp_path)
+    monkeypatch.setattr(runner, "run_experiment", lambda file, options, console: seen.append(options.listen) or tmp_path)
     assert CliRunner().invoke(cli.app, ["run", "quick.yaml", *given]).exit_code == 0
-    assert seen == [port]
+    assert seen == [address]
 
 
-@pytest.mark.parametrize("port", ["0", "65536", "-1", "http"])
-def test_a_port_that_does_not_exist_is_bad_input(port):
-    assert CliRunner().invoke(cli.app, ["run", "quick.yaml", "--listen", port]).exit_code == 2
+@pytest.mark.parametrize("listen", ["0", "65536", "-1", "http", "", "0.0.0.0:", "0.0.0.0:0", "256.0.0.1:9464", "testbed:9464", "::1:9464"])
+def test_an_address_that_does_not_exist_is_bad_input(listen):
+    done = CliRunner().invoke(cli.app, ["run", "quick.yaml", "--listen", listen])
+    assert done.exit_code == 2
+    assert f"--listen {listen}: write a port" in done.stderr.replace("\n", " ")
