@@ -1,0 +1,28 @@
+#!/bin/sh
+# Make the base image netsense-base from this machine's own Debian or Ubuntu release, where no registry can be reached.
+# Called by `make base-image`; needs root for debootstrap. SUITE and MIRROR are debootstrap's, which knows defaults.
+set -eu
+cd "$(dirname "$0")"
+. ./engine.sh
+require_engine
+
+[ "$(id -u)" = 0 ] || refuse "debootstrap needs root: run sudo make base-image"
+command -v debootstrap >/dev/null || refuse "there is no debootstrap: apt-get install debootstrap"
+SUITE="${SUITE:-$(. /etc/os-release && echo "${VERSION_CODENAME:-}")}"
+[ -n "$SUITE" ] || refuse "this system does not tell its release: name one, e.g. make base-image SUITE=bookworm"
+
+root="$(mktemp -d)"
+trap 'rm -rf "$root"' EXIT
+say "installing $SUITE into netsense-base (a minute)"
+log="$root.log"
+debootstrap --variant=minbase --include=python3 "$SUITE" "$root" ${MIRROR:-} >"$log" 2>&1 || {
+  tail -5 "$log" >&2
+  refuse "debootstrap failed, see $log; if its mirror cannot be reached, name one: make base-image MIRROR=..."
+}
+rm "$log"
+# What no container reads: packages and their lists, documents, other languages, character sets that glibc does not need for UTF-8.
+cd "$root"
+rm -rf var/cache/apt/* var/lib/apt/lists/* var/log/* var/cache/debconf/*-old usr/share/doc/* usr/share/man/* usr/share/info/* \
+  usr/share/locale/* usr/share/i18n/* usr/share/lintian/* usr/share/zoneinfo/right usr/lib/*/gconv/*
+tar -c --numeric-owner . | docker import --change 'CMD ["/bin/sh"]' - netsense-base >/dev/null
+say "netsense-base is made: make images BASE_IMAGE=netsense-base"
