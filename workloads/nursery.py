@@ -13,6 +13,7 @@ closes, and its workers with it. Nothing is computed before forking, so there ar
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import selectors
@@ -22,6 +23,9 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
+
+# ruff: noqa: E402
+gc.disable()  # importing makes objects that stay: looking for garbage among them again and again is a quarter of the time it takes
 
 # OpenMP reads it when torch is loaded, and gloo's threads take it from there: a product computed by one thread here and by two
 # there differs in its last bits, and then so do the replicas of schemes that compute with what arrives (PowerSGD).
@@ -34,6 +38,9 @@ from workloads.compression import registry  # noqa: F401
 from workloads.datasets import Dataset, load_dataset
 from workloads.job import Job
 from workloads.worker import run_worker
+
+gc.freeze()  # and no worker looks through them again, which would also copy the memory it shares with the others
+gc.enable()
 
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1

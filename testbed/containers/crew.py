@@ -17,13 +17,14 @@ from typing import Any
 from testbed.containers.container import Container, ContainerError, Errand
 from testbed.containers.engine import connect
 from testbed.containers.order import ContainerOrder
-from testbed.emulation.child import JsonLines, Message
+from testbed.emulation.child import JsonLines, Message, wait_for_any
 from testbed.emulation.cpulimits import quota_and_period_us
 from testbed.emulation.places import Place
 from testbed.emulation.plan import RunPlan
 from testbed.emulation.workers import READY_S, preload_of
 from workloads import herald
 
+FIRST_CAUSE_S = 1.0  # in which the engine tells of a container's end
 AT_ONCE = 8  # containers that are started at the same time
 NURSERY = ["python", "-m", "workloads.nursery"]
 IDLE = ["cat"]  # until its input ends
@@ -73,7 +74,19 @@ class ContainerWorkers:
         self._crew[rank].tell({"job": str(job), "log": str(self._log(rank))})
 
     def hear(self) -> list[Message]:
-        """Return what the nurseries say; a container that ends with a worker at work is an end of the worker, with the engine's reason."""
+        """Return what the nurseries say; a container that ends with a worker at work is an end of the worker, with the engine's reason.
+
+        A worker whose peer is gone fails too, and may be the first to tell: whoever's container ended is named before it.
+        """
+        told = self._heard()
+        if any(message.get("code") for message in told):
+            deadline_s = time.monotonic() + FIRST_CAUSE_S
+            while not any(message["event"] == "exited" and message["why"] for message in told) and time.monotonic() < deadline_s:
+                wait_for_any(self.lines, deadline_s - time.monotonic())
+                told += self._heard()
+        return sorted(told, key=lambda message: not message.get("why"))
+
+    def _heard(self) -> list[Message]:
         told: list[Message] = []
         for rank, container in enumerate(self._crew):
             for message in container.lines.read(0):
