@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from testbed import machine
+from testbed.containers import engine
 from testbed.emulation import cpulimits
 from testbed.lock import MachineLock
 from workloads.datasets import DatasetError, check_dataset
@@ -44,7 +45,7 @@ def examine(measure: bool = True, tell: Callable[[str], None] = lambda text: Non
     yield _dataset()
     yield _congestion_control()
     yield _cpu_limits(root)
-    yield _docker()
+    yield from _docker()
     yield _gpu()
     if not root or missing or not measure:
         why = "measuring was not asked for" if root and not missing else "it needs root and the packages"
@@ -144,14 +145,31 @@ def _cpu_limits(root: bool) -> Finding:
     return Finding("cpu limits", "ok", found.version, f"control groups, version {found.version}")
 
 
-def _docker() -> Finding:
-    docker = shutil.which("docker")
-    if docker is None:
-        return Finding("docker", "absent", None, "no docker command", "apt-get install docker.io (only container workers need it)")
-    done = subprocess.run([docker, "version", "--format", "{{.Server.Version}}"], capture_output=True, text=True)
-    if done.returncode != 0:
-        return Finding("docker", "absent", None, "no Docker engine answers", "start the engine (only container workers need it)")
-    return Finding("docker", "ok", done.stdout.strip(), f"engine {done.stdout.strip()}")
+def _docker() -> Iterator[Finding]:
+    """Look at what only container workers need."""
+    try:
+        client = engine.connect()
+    except engine.EngineError as error:
+        yield Finding("docker", "absent", None, str(error), "only container workers need it")
+        return
+    about = client.info()
+    version, groups = about["ServerVersion"], about.get("CgroupVersion", "1")
+    yield Finding("docker", "ok", {"engine": version, "cgroup": int(groups)}, f"engine {version}, control groups version {groups}")
+    yield _worker_image(client)
+    try:
+        engine.require_gpus(client)
+    except engine.EngineError as error:
+        yield Finding("gpu runtime", "absent", None, str(error), "only container workers with gpus need it")
+    else:
+        yield Finding("gpu runtime", "ok", engine.GPU_RUNTIME, "containers can be given GPUs")
+
+
+def _worker_image(client: Any) -> Finding:
+    try:
+        image = engine.fitting_image(client, engine.WORKER_IMAGE)
+    except engine.EngineError as error:
+        return Finding("worker image", "absent", None, str(error), "make images (only container workers need it)")
+    return Finding("worker image", "ok", image["Id"], f"{engine.WORKER_IMAGE}, {image['Size'] / 1e6:.0f} MB")
 
 
 def _gpu() -> Finding:

@@ -86,8 +86,9 @@ def test_the_quick_doctor_measures_nothing_and_prints_json(monkeypatch, euid, ab
     monkeypatch.setattr(os, "geteuid", lambda: euid)
     monkeypatch.setattr(machine, "missing_packages", list)
     monkeypatch.setattr(machine, "trial", lambda *_: pytest.fail("measured"))
-    for name in ("_dataset", "_docker", "_gpu", "_congestion_control"):
+    for name in ("_dataset", "_gpu", "_congestion_control"):
         monkeypatch.setattr(doctor, name, lambda name=name: Finding(name, "ok", None, ""))
+    monkeypatch.setattr(doctor, "_docker", lambda: iter([Finding("docker", "absent", None, "")]))
     done = testbed("doctor", "--quick", "--json")
     answer = json.loads(done.stdout)
     assert answer["able"] is able

@@ -26,8 +26,9 @@ def examined(monkeypatch):
         monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
         monkeypatch.setattr(machine, "missing_packages", lambda: list(missing))
         monkeypatch.setattr(machine, "trial", lambda *_: pytest.fail("measured"))
-        for name in ("_dataset", "_congestion_control", "_docker", "_gpu"):
+        for name in ("_dataset", "_congestion_control", "_gpu"):
             monkeypatch.setattr(doctor, name, lambda name=name: Finding(name, "ok", None, ""))
+        monkeypatch.setattr(doctor, "_docker", lambda: iter([Finding("_docker", "ok", None, "")]))
         return {finding.name: finding for finding in examine(measure)}
 
     return examined

@@ -102,9 +102,10 @@ def test_a_missing_data_set_is_refused_once_with_where_to_get_it(tmp_path):
 def test_every_reason_is_told_at_once_and_nothing_is_measured_for_it(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: pytest.fail("measured"))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     found = reasons(backend="simulated", workload={**TRAIN, "data_dir": str(tmp_path)}, hosts={"kind": "container", "image": "x"})
     assert len(found) == 4
-    for words in ("simulated", "container", "sudo", "cifar10"):
+    for words in ("simulated", "no Docker engine answers", "sudo", "cifar10"):
         assert sum(words in reason for reason in found) == 1
 
 

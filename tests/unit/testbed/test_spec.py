@@ -290,7 +290,6 @@ def test_yaml_anchors_and_merge_keys_work_and_may_be_overridden(write):
     ("old", "new", "sentence"),
     [
         ("emulated", "simulated", "backend: simulated is not supported yet"),
-        ("emulated", "emulated\nhosts: {kind: container, image: a}", "hosts: container hosts are not supported yet"),
         ("emulated", "emulated\nsweep: {backend: [emulated, simulated]}", "backend: simulated is not supported yet"),
     ],
 )

@@ -96,7 +96,7 @@ SANDBOX = """\
 """
 BOOTED = {"event": "booted", "seconds": 1.5, "substituted": ["datapath"], "rules_s": 0.25, "paths": [PATH, PATH[::-1]]}
 VERIFIED = {"event": "verified", "verification": {"seconds": 2.0}, "transport": {"mtu": 1500}}
-DONE = {"event": "done"}
+DONE = {"event": "done", "marks": {}}
 
 
 class Runner:
@@ -193,11 +193,11 @@ def test_a_run_without_a_board_cannot_be_watched_but_goes_on(runner):
 @pytest.mark.parametrize(("code", "what"), [(3, "ended with code 3"), (-9, "was killed by signal 9")])
 def test_a_worker_that_failed_is_told_with_the_end_of_its_log(runner, code, what):
     (runner.folder.logs / "worker-1.log").write_text("".join(f"line {i}\n" for i in range(20)))
-    failed = {"event": "worker_failed", "rank": 1, "code": code, "log": "logs/worker-1.log"}
+    failed = {"event": "worker_failed", "rank": 1, "code": code, "why": None, "log": "logs/worker-1.log"}
     with pytest.raises(RunFailed) as caught:
         runner.run(failed, DONE)
     assert str(caught.value).splitlines() == [f"worker 1 {what}; its last lines:", *(f"line {i}" for i in range(8, 20))]
-    assert runner.events()["worker_failed"][1] == {"rank": 1, "code": code, "log": "logs/worker-1.log"}
+    assert runner.events()["worker_failed"][1] == {"rank": 1, "code": code, "why": None, "log": "logs/worker-1.log"}
 
 
 @pytest.mark.parametrize(("kind", "fault"), [("VerificationError", NotFaithful), ("RuntimeError", RunFailed)])

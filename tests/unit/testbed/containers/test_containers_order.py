@@ -1,0 +1,125 @@
+"""What a run's containers are made from, and how they are known again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from docker.errors import APIError, NotFound
+
+from testbed.containers import order, removal
+from testbed.containers.engine import EngineError
+from testbed.containers.removal import HOST_LABEL, OWNER_LABEL, cleared, reap, remove
+from testbed.processes import this_process
+from testbed.spec import SpecError
+from testbed.spec.loading import from_mapping
+from workloads.datasets import fashion_mnist
+
+EXPERIMENT = {
+    "name": "boxed",
+    "topology": {"kind": "star", "workers": 2, "link": {"rate": "10mbit"}},
+    "workload": {"kind": "replay", "model": "small_cnn", "compute": "1ms", "budget": {"steps": 1}},
+    "schemes": ["none"],
+}
+
+
+class PretendedEngine:
+    """Has containers, and remembers which were removed."""
+
+    def __init__(self, containers=(), fault: Exception | None = None) -> None:
+        self._containers, self.fault, self.removed, self.waited = list(containers), fault, [], []
+
+    def containers(self, all, filters):
+        name, _, value = filters["label"].partition("=")
+        return [one for one in self._containers if name in one["Labels"] and (not value or one["Labels"][name] == value)]
+
+    def remove_container(self, container, force, v):
+        if self.fault:
+            raise self.fault
+        self.removed.append(container)
+
+    def wait(self, container, condition):
+        self.waited.append((container, condition))
+
+    def close(self):
+        pass
+
+
+def response(status: int):
+    class Response:
+        status_code = status
+
+    return Response()
+
+
+def test_hosts_of_an_experiment_file():
+    hosts = from_mapping({**EXPERIMENT, "hosts": {"kind": "container", "memory": "2GB", "cpus": 0.5, "gpus": 1}}).hosts
+    assert (hosts.image, hosts.memory_bytes, hosts.cpus, hosts.gpus) == ("netsense-worker", 2_000_000_000, 0.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ({"kind": "container", "imgae": "x"}, "did you mean 'image'"),
+        ({"kind": "container", "image": "no spaces allowed"}, "image"),
+        ({"kind": "container", "memory": "1kB"}, "memory"),
+        ({"kind": "container", "gpus": -1}, "gpus"),
+        ({"kind": "process", "gpus": 1}, "gpus"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(hosts, words):
+    with pytest.raises(SpecError, match=words):
+        from_mapping({**EXPERIMENT, "hosts": hosts})
+
+
+def test_gpus_are_dealt_out_in_turn_and_shared_where_there_are_too_few():
+    assert order.shares(0, 2, []) == [[], []]
+    assert order.shares(2, 2, ["0", "1", "2", "3"]) == [["0", "1"], ["2", "3"]]
+    assert order.shares(1, 3, ["0", "1"]) == [["0"], ["1"], ["0"]]
+    with pytest.raises(EngineError, match="this machine has 1: ask for fewer"):
+        order.shares(2, 1, ["0"])
+
+
+def test_the_data_a_worker_trains_on_is_what_it_may_read(monkeypatch, tmp_path):
+    monkeypatch.setattr(fashion_mnist, "find_folder", lambda given: tmp_path)
+    assert order._data({"kind": "replay"}) == {}
+    assert order._data({"kind": "train", "data_dir": None}) == {str(tmp_path): str(fashion_mnist.FOLDER)}
+    monkeypatch.chdir(tmp_path)
+    work = order.data_dir_of({"kind": "train", "data_dir": "cifar"})
+    assert order._data(work) == {str(tmp_path / "cifar"): str(tmp_path / "cifar")}
+
+
+def container(identity: str, owner: object, **labels: str):
+    return {"Id": identity, "Labels": {OWNER_LABEL: owner if isinstance(owner, str) else json.dumps(owner), HOST_LABEL: "h1", **labels}}
+
+
+def test_only_containers_whose_run_is_gone_are_reaped(monkeypatch):
+    dead = {**this_process(), "started": 1}
+    pretended = PretendedEngine([container("dead", dead), container("alive", this_process()), container("other", "not ours")])
+    pretended._containers.append({"Id": "foreign", "Labels": {}})
+    monkeypatch.setattr(removal, "connect", lambda: pretended)
+    assert len(list(reap())) == 1
+    assert pretended.removed == ["dead"]
+
+
+def test_without_an_engine_there_is_nothing_to_reap(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    assert list(reap()) == []
+
+
+def test_a_run_leaves_none_of_its_own_and_all_of_the_others(monkeypatch):
+    mine, others = (container(name, this_process(), **{removal.RUN_LABEL: name}) for name in ("mine", "others"))
+    pretended = PretendedEngine([mine, others])
+    monkeypatch.setattr(removal, "connect", lambda: pretended)
+    with pytest.raises(KeyboardInterrupt), cleared("mine"):
+        raise KeyboardInterrupt
+    assert pretended.removed == ["mine"]
+
+
+def test_a_container_that_is_gone_or_going_is_no_fault():
+    remove(PretendedEngine(fault=NotFound("gone")), "a")
+    going = PretendedEngine(fault=APIError("conflict", response(409)))
+    remove(going, "a")
+    assert going.waited == [("a", "removed")]
+    with pytest.raises(APIError):
+        remove(PretendedEngine(fault=APIError("worse", response(500))), "a")
