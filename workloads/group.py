@@ -11,6 +11,8 @@ import torch.distributed as dist
 from workloads.job import Job
 from workloads.stop import FileNotices, Notices, StoreNotices
 
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}  # payloads of schemes are in main memory in either case
+
 
 def join_group(job: Job) -> None:
     """Join the workers' process group over the job's interface."""
@@ -18,11 +20,12 @@ def join_group(job: Job) -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = job.interface
     torch.set_num_threads(job.threads)
     timeout = timedelta(seconds=job.timeout_s * job.dilation)
+    backend = BACKENDS[job.device]
     if job.store_prefix:
-        dist.init_process_group("gloo", store=_store(job), rank=job.rank, world_size=job.world_size, timeout=timeout)
+        dist.init_process_group(backend, store=_store(job), rank=job.rank, world_size=job.world_size, timeout=timeout)
     else:
         where = f"tcp://{job.master_addr}:{job.master_port}"
-        dist.init_process_group("gloo", init_method=where, rank=job.rank, world_size=job.world_size, timeout=timeout)
+        dist.init_process_group(backend, init_method=where, rank=job.rank, world_size=job.world_size, timeout=timeout)
 
 
 def notices_of(job: Job) -> Notices:

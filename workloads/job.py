@@ -31,6 +31,7 @@ class Job:
     seed: int
     scheme: dict[str, Any]  # {"scheme": "topk", "ratio": 0.1}
     workload: dict[str, Any]  # kind "train" or "replay", see training.py and replay.py
+    device: str = "cpu"  # or "cuda": the first GPU that the worker sees
     threads: int = 1
     nice: int = 5
     timeout_s: float = 120.0  # a collective that takes longer fails the worker

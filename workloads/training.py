@@ -35,8 +35,9 @@ CALIBRATION_SAMPLES = 128  # of each rank, for the batch-norm statistics of an e
 class Images:
     """A dataset's images as normalised float batches."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, device: str = "cpu") -> None:
         self.dataset = dataset
+        self._device = device
         shape = (1, dataset.channels, 1, 1)
         self._offset = torch.tensor(dataset.mean).view(shape) * 255
         self._scale = 1 / (torch.tensor(dataset.std).view(shape) * 255)
@@ -50,15 +51,16 @@ class Images:
         return self._batch(self.dataset.test_images[indices], self.dataset.test_labels[indices])
 
     def _batch(self, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> tuple[Tensor, Tensor]:
-        return (torch.from_numpy(images).float() - self._offset) * self._scale, torch.from_numpy(labels)
+        scaled = (torch.from_numpy(images).float() - self._offset) * self._scale
+        return scaled.to(self._device), torch.from_numpy(labels).to(self._device)
 
 
 def train(job: Job, stream: Stream, dataset: Dataset | None = None) -> None:
     """Train as the job says and write the worker's result."""
     work = job.workload
-    images = Images(dataset or load_dataset(work["dataset"], work.get("data_dir")))
+    images = Images(dataset or load_dataset(work["dataset"], work.get("data_dir")), job.device)
     torch.manual_seed(job.seed)
-    model = build_model(work["model"], images.dataset.channels, images.dataset.classes)
+    model = build_model(work["model"], images.dataset.channels, images.dataset.classes).to(job.device)
     optimizer = _optimizer(model, work["optimizer"])
     order = BatchOrder(len(images.dataset.train_labels), work["batch_size"], job.rank, job.world_size, job.seed)
     session = Session(job, stream, wrap(model))
@@ -74,6 +76,8 @@ def train(job: Job, stream: Stream, dataset: Dataset | None = None) -> None:
         loss = functional.cross_entropy(session.model(inputs), labels)
         pace.catch_up()
         loss.backward()  # catches up at every gradient
+        if job.device == "cuda":
+            torch.cuda.synchronize()  # what was only asked for is not done
         session.timer.backward_done()
         pace.begin(session.slowdown)  # the wait for the network was no computing
         optimizer.step()
@@ -134,7 +138,7 @@ def digest(model: Module) -> str:
     """Hash parameters and buffers: replicas that agree have equal digests."""
     state = hashlib.sha256()
     for tensor in model.state_dict().values():
-        state.update(tensor.detach().contiguous().numpy().tobytes())
+        state.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return state.hexdigest()
 
 

@@ -67,6 +67,10 @@ class ContainerWorkers:
             if cpus is not None:
                 container.limit_cpus(*quota_and_period_us(cpus, self._plan.dilation))
 
+    def device(self, rank: int) -> str:
+        """Return a GPU where the container was given one."""
+        return "cuda" if self._order.gpus[rank] else "cpu"
+
     def start(self, rank: int, job: Path, netns_pid: int) -> None:
         """Have the worker forked in its container, whose network is the host's."""
         if rank == 0:

@@ -30,6 +30,10 @@ class ProcessWorkers:
             self._nursery.tell(preload)
         self._nursery.wait_for("ready" if preload is None else "preloaded", READY_S)
 
+    def device(self, rank: int) -> str:
+        """Return the CPU for all."""
+        return "cpu"
+
     def start(self, rank: int, job: Path, netns_pid: int) -> None:
         """Have a worker forked."""
         place = {"netns_pid": netns_pid, "cpu_group": self._cpu_groups[rank]}

@@ -106,6 +106,7 @@ class Inside:
                 run_dir=self.plan.run_dir,
                 seed=self.plan.seed,
                 scheme=self.plan.scheme,
+                device=self.workers.device(rank),
                 workload=self.plan.workload,
                 told_steps=self.plan.timeline.steps(),
                 slowdowns=self.plan.slowdowns[rank],

@@ -26,6 +26,9 @@ class Workers(Protocol):
     def wait_until_ready(self) -> None:
         """Wait until workers can be started at once: nothing is imported or loaded any more."""
 
+    def device(self, rank: int) -> str:
+        """Return what a worker computes with: cpu or cuda."""
+
     def start(self, rank: int, job: Path, netns_pid: int) -> None:
         """Start a worker on its job, in the network of a process."""
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workloads.datasets import DatasetError, check_dataset, fashion_mnist, load_dataset
+from workloads.datasets import Dataset, DatasetError, check_dataset, fashion_mnist, load_dataset
 from workloads.datasets.batches import BatchOrder
 from workloads.datasets.fashion_mnist import FOLDER, SHAPES
+from workloads.training import Images
 
 installed = pytest.mark.skipif(not FOLDER.exists(), reason="needs the package dataset-fashion-mnist")
 
@@ -105,3 +106,12 @@ def test_ranks_share_an_epoch_without_overlap_and_alike_each_time() -> None:
     assert not np.array_equal(again.indices(0), again.indices(steps))
     with pytest.raises(ValueError, match="one batch"):
         BatchOrder(10, 5, 0, 4, seed=3)
+
+
+def test_batches_are_on_the_device_that_computes() -> None:
+    some = Dataset(
+        "some", np.zeros((4, 1, 2, 2), np.uint8), np.arange(4), np.zeros((2, 1, 2, 2), np.uint8), np.arange(2), (0.5,), (0.5,), 4
+    )
+    images, labels = Images(some, "meta").train(np.array([0, 2]))  # the one device beside the CPU that every machine has
+    assert (images.device.type, labels.device.type) == ("meta", "meta")
+    assert Images(some).test(np.array([1]))[1].tolist() == [1]
