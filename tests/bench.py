@@ -1,6 +1,6 @@
-"""Measure emulator, controller, codecs, hooks, sweeps and analysis: python -m tests.bench as root, or `make bench`: docs/benchmarks.md.
+"""Measure emulator, controller, codecs, hooks, sweeps, containers and analysis, into docs/benchmarks.md: python -m tests.bench as root.
 
-`python -m tests.bench controller hooks` measures these parts only and keeps the others. Ratios and times of one run
+`make bench` does so.`python -m tests.bench controller hooks` measures these parts only and keeps the others. Ratios and times of one run
 on one machine, never a pass or fail: the bars are in tests/fidelity.
 """
 
@@ -17,7 +17,17 @@ from pathlib import Path
 
 from testbed import machine
 from testbed.lock import MachineLock
-from tests import bench_analysis, bench_codecs, bench_controller, bench_dilation, bench_hooks, bench_sensing, bench_sweep, bench_telemetry
+from tests import (
+    bench_analysis,
+    bench_codecs,
+    bench_containers,
+    bench_controller,
+    bench_dilation,
+    bench_hooks,
+    bench_sensing,
+    bench_sweep,
+    bench_telemetry,
+)
 from tests.emulation.scenarios import play, teardown_s
 
 HEAD = "# Benchmarks\n\nWritten by `make bench`. One run, one machine: read the ratios.\n"
@@ -64,9 +74,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "hooks": bench_hooks.section,
     "dilation": bench_dilation.section,
     "sweep": bench_sweep.section,
+    "containers": bench_containers.section,
     "analysis": bench_analysis.section,
 }
-RUN_EXPERIMENTS = {"hooks", "dilation", "sweep"}  # which take the machine's lock themselves
+RUN_EXPERIMENTS = {"hooks", "dilation", "sweep", "containers"}  # which take the machine's lock themselves
 
 
 def main() -> None:

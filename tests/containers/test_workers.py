@@ -1,0 +1,163 @@
+"""Workers in containers on a real network: they train as processes do, see nothing but it, and nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.emulation.experiments import ROOT, command, look_at_machine, manifest, start, wait_until
+
+pytestmark = pytest.mark.usefixtures("emulation")
+
+SCHEMES = ("none", "topk-0.1")
+BOXED = """
+name: {name}
+topology: {{kind: dumbbell, workers: 3, bottleneck: {{rate: 20mbit, delay: 2ms}}, access: {{rate: 40mbit}}}}
+hosts: {hosts}
+workload: {{kind: train, model: small_cnn, dataset: fashion-mnist, batch_size: 32, optimizer: {{name: sgd, lr: 0.05}},
+           budget: {{{budget}}}, eval_every: 2s, eval_samples: 500, warmup_steps: 3}}
+schemes: [{schemes}]
+"""
+INSIDE = (
+    'cut -d: -f1 /proc/net/dev | tail -n +3; id -u; grep CapEff /proc/self/status; touch /etc/mine 2>&1; touch /opt/mine 2>&1; echo "$HOME"'
+)
+
+
+def write(folder: Path, name: str, hosts: str, budget: str = "steps: 40", schemes: tuple[str, ...] = SCHEMES) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(BOXED.format(name=name, hosts=hosts, budget=budget, schemes=", ".join(schemes)))
+    return path
+
+
+def ours(engine) -> list[str]:
+    listed = engine.api.containers(all=True, filters={"label": "netsense-testbed.run"})
+    return [one["Labels"]["netsense-testbed.host"] for one in listed]
+
+
+def run(path: Path, *options: str, report: bool = False) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(path, *options, report=report), cwd=ROOT, capture_output=True, text=True, timeout=280)
+
+
+def training(engine, path: Path, scheme: str) -> subprocess.Popen[str]:
+    """Start an experiment in containers, and wait until its workers train."""
+    process = start(command(path))
+    steps = path.parent / "results" / path.stem / scheme / "stream" / "steps-0.jsonl"
+    wait_until(lambda: (steps.exists() and steps.stat().st_size > 0) or process.poll() is not None, 100, "workers training")
+    assert process.poll() is None, process.stdout.read() if process.stdout else ""
+    return process
+
+
+def test_containers_train_as_processes_do_and_give_the_same_records_and_figures(engine, worker_image, tmp_path):
+    before = look_at_machine()
+    results = {}
+    for name, hosts in (("processes", "{kind: process}"), ("boxes", f"{{kind: container, image: {worker_image}}}")):
+        done = run(write(tmp_path, name, hosts), report=True)
+        assert done.returncode == 0, done.stderr + done.stdout
+        results[name] = tmp_path / "results" / name
+    for scheme in SCHEMES:
+        plain, boxed = (manifest(results[name], scheme) for name in results)
+        assert plain["valid"] and boxed["valid"], (plain["invalid_reasons"], boxed["invalid_reasons"])
+        # the same code, data, seed and order of samples: bit by bit the same model after as many steps
+        assert boxed["workers"][0]["parameter_digest"] == plain["workers"][0]["parameter_digest"]
+        assert boxed["containers"]["name"] == worker_image
+        assert {key for key in boxed if boxed[key] is not None} - {key for key in plain if plain[key] is not None} == {"containers"}
+        for table in ("steps", "evals", "links"):
+            one, other = (pd.read_parquet(folder / scheme / f"{table}.parquet") for folder in results.values())
+            assert list(one.columns) == list(other.columns)
+        sent = [
+            pd.read_parquet(folder / scheme / "steps.parquet").groupby("rank")["bytes_sent"].sum().tolist() for folder in results.values()
+        ]
+        assert sent[0] == sent[1]
+    drawn = [sorted(file.name for file in (folder / "figures").iterdir()) for folder in results.values()]
+    assert drawn[0] == drawn[1]
+    summaries = [pd.read_csv(folder / "summary.csv") for folder in results.values()]
+    assert list(summaries[0].columns) == list(summaries[1].columns)
+    assert summaries[0]["final_accuracy"].tolist() == summaries[1]["final_accuracy"].tolist()
+    assert ours(engine) == []
+    assert look_at_machine() == before
+
+
+def test_inside_there_is_the_emulated_interface_and_no_other_and_no_privilege(engine, worker_image, tmp_path):
+    process = training(engine, write(tmp_path, "seen", f"{{kind: container, image: {worker_image}}}", "seconds: 60", ("none",)), "none")
+    try:
+        containers = engine.containers.list(filters={"label": "netsense-testbed.run"})
+        assert sorted(ours(engine)) == ["h1", "h2", "h3"]
+        for container in containers:
+            output = container.exec_run(["sh", "-c", INSIDE]).output
+            lines = output.decode().splitlines()
+            assert [line.strip() for line in lines[:2]] == ["lo", f"{container.labels['netsense-testbed.host']}-eth0"], lines
+            assert lines[2] == "10001" if "SUDO_UID" not in os.environ else lines[2] != "0"
+            assert int(lines[3].split()[1], 16) == 0
+            assert all("Read-only file system" in line for line in lines[4:6]), lines
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    wait_until(lambda: ours(engine) == [], 10, "the containers of a killed run to end by themselves")
+
+
+def test_a_container_that_is_killed_ends_the_run_with_the_reason_and_leaves_nothing(engine, worker_image, tmp_path):
+    before = look_at_machine()
+    path = write(tmp_path, "struck", f"{{kind: container, image: {worker_image}}}", "seconds: 60", ("topk-0.1",))
+    process = training(engine, path, "topk-0.1")
+    (victim,) = engine.containers.list(filters={"label": ["netsense-testbed.run", "netsense-testbed.host=h2"]})
+    victim.kill()
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 1
+    assert "worker 1 is gone: its container was killed from outside (docker kill, signal 9)" in output
+    told = manifest(tmp_path / "results" / "struck", "topk-0.1")
+    assert told["status"] == "failed" and not told["valid"]
+    assert ours(engine) == []
+    assert look_at_machine() == before
+
+
+def test_a_worker_that_needs_more_memory_than_it_may_use_is_told_so(engine, worker_image, tmp_path):
+    hosts = f"{{kind: container, image: {worker_image}, memory: 100MB}}"
+    done = run(write(tmp_path, "tight", hosts, schemes=("none",)))
+    assert done.returncode == 1
+    assert "ran out of the memory it may use (hosts.memory)" in done.stdout
+    assert ours(engine) == []
+
+
+def test_containers_of_a_killed_run_that_did_not_end_are_removed_by_clean(engine, worker_image, tmp_path):
+    gone = {"pid": 1, "started": 1, "boot": "another"}
+    labels = {"netsense-testbed.owner": json.dumps(gone), "netsense-testbed.run": "1-1-1", "netsense-testbed.host": "h1"}
+    engine.containers.run(worker_image, ["sleep", "600"], labels=labels, network_mode="none", detach=True)
+    foreign = engine.containers.run(worker_image, ["sleep", "600"], network_mode="none", detach=True)
+    try:
+        done = subprocess.run(
+            [*command(tmp_path / "x.yaml")[:3], "clean", "--results", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 0 and "removed, its run was killed" in done.stdout.replace("\n", " "), done.stdout + done.stderr
+        assert ours(engine) == []
+        foreign.reload()
+        assert foreign.status == "running"
+    finally:
+        foreign.remove(force=True)
+
+
+@pytest.fixture
+def of_another_python(engine, worker_image):
+    engine.images.build(fileobj=BytesIO(f"FROM {worker_image}\nLABEL netsense-testbed.python=3.9\n".encode()), tag="netsense-test-python")
+    yield "netsense-test-python"
+    engine.images.remove("netsense-test-python")
+
+
+def test_what_cannot_be_is_one_sentence_and_nothing_is_started(engine, worker_image, of_another_python, tmp_path, monkeypatch):
+    def refusal(image: str) -> str:
+        done = run(write(tmp_path, "refused", f"{{kind: container, image: {image}}}"))
+        assert done.returncode == 2, done.stdout
+        assert not (tmp_path / "results").exists()
+        return done.stderr.replace("\n", " ")
+
+    assert "the engine has no image netsense-worker:nobodys: `make images` makes it" in refusal("netsense-worker:nobodys")
+    assert "has Python 3.9 and the testbed" in refusal(of_another_python)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert "no Docker engine answers" in refusal(worker_image)
+    assert ours(engine) == []
