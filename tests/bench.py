@@ -1,6 +1,6 @@
 """Measure emulator, controller, codecs, hooks, sweeps, containers and analysis, into docs/benchmarks.md: python -m tests.bench as root.
 
-`make bench` does so.`python -m tests.bench controller hooks` measures these parts only and keeps the others. Ratios and times of one run
+`make bench` does so. `python -m tests.bench controller hooks` measures these parts only and keeps the others. Ratios and times of one run
 on one machine, never a pass or fail: the bars are in tests/fidelity.
 """
 
