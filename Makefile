@@ -10,7 +10,7 @@ RESULTS ?= results/$(basename $(notdir $(EXPERIMENT)))
 SCALE ?= full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup experiment figures sweep reproduce bench study test test-unit lint browser doctor clean
+.PHONY: help setup experiment figures sweep reproduce bench study test test-unit lint browser engine base-image images doctor clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,17 +44,26 @@ study: $(READY) ## compare all schemes over several seeds, into docs/ (an hour a
 	@$(BIN)/python -m analysis.compare results/repeats --accuracy 0.65 --out docs/comparison.md
 	@$(BIN)/python -m analysis.compare results/baselines --accuracy 0.65 --out docs/baselines.md
 
-test: $(READY) lint browser test-unit ## lint, unit tests, then tests that boot networks and train (root)
-	@$(SUDO) $(BIN)/pytest -p no:cacheprovider --rerun-show-tracebacks tests/emulation tests/fidelity
+test: $(READY) lint browser engine test-unit ## lint, unit tests, then tests that boot networks, start containers and train (root)
+	@$(SUDO) $(BIN)/pytest -p no:cacheprovider --rerun-show-tracebacks tests/emulation tests/fidelity tests/containers
 
 browser:
 	@sh tests/install_browser.sh
+
+engine:
+	@sh tests/install_engine.sh
 
 test-unit: $(READY) ## unit tests only: no root
 	@$(BIN)/pytest -n $$(nproc) tests/unit
 
 lint: $(READY) ## style and types
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+base-image: ## make the base image netsense-base by debootstrap, where no registry can be reached (root)
+	@$(SUDO) sh docker/base.sh
+
+images: $(READY) ## build the Docker images on BASE_IMAGE (default python:3.11-slim-bookworm, pulled)
+	@VENV="$(VENV)" sh docker/build.sh
 
 doctor: $(READY) ## tell what this machine can do
 	@$(SUDO) $(BIN)/testbed doctor
