@@ -1,0 +1,33 @@
+"""An engine and our images, once for all tests; without them tests are skipped, with the reason."""
+
+from __future__ import annotations
+
+import docker
+import pytest
+
+from tests.containers import engine as engines
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """Yield a client of an engine: the machine's, or a private one."""
+    try:
+        with engines.running_engine() as client:
+            yield client
+    except engines.NoEngine as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def images(engine: docker.DockerClient) -> dict[str, str]:
+    """Have all images there, built from the sources as they are; return how they were asked for."""
+    try:
+        return engines.build_images(engine)
+    except engines.NoEngine as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def worker_image(images: dict[str, str]) -> str:
+    """Return the name of the workers' image."""
+    return "netsense-worker"
