@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import docker
 import pytest
 
 from tests.containers import engine as engines
+
+BUILD_TIMEOUT_S = 1200
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests of this folder time for images: the first that needs them has them built."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,8 @@ def _private_engine() -> Iterator[str]:
         except BlockingIOError:
             raise NoEngine("another run of the tests has the private engine") from None
         address, log = f"unix://{folder}/docker.sock", Path(folder) / "log"
-        command = ["dockerd", f"--host={address}", f"--data-root={KEPT}", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
+        command = ["unshare", "--mount", "--propagation=private"]  # its mounts are nobody else's, and gone with it
+        command += ["dockerd", f"--host={address}", f"--data-root={KEPT}", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
         command += [
             "--bridge=none",
             "--iptables=false",

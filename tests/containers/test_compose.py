@@ -71,7 +71,7 @@ def ask_prometheus(engine: docker.DockerClient, query: str) -> list[Any]:
 
 @measured
 def test_an_experiment_runs_to_its_end_and_prometheus_reads_its_queues(engine, images, compose, tmp_path):
-    write_tiny(tmp_path, seconds=8)
+    write_tiny(tmp_path, seconds=5)
     environment = {"EXPERIMENT": "mine/tiny.yaml", "EXPERIMENTS": str(tmp_path), "RESULTS": str(tmp_path), "PROMETHEUS_PORT": "0"}
     up = ["--profile=monitoring", "up", "--no-color", "--exit-code-from=testbed"]
     with started(compose, environment, *up) as process:
@@ -90,7 +90,7 @@ def test_an_experiment_runs_to_its_end_and_prometheus_reads_its_queues(engine, i
 
 @measured
 def test_workers_have_containers_of_their_own_in_the_profile_that_mounts_the_socket(engine, images, compose, tmp_path):
-    text = write_tiny(tmp_path).read_text()
+    text = write_tiny(tmp_path, seconds=2).read_text()
     (tmp_path / "tiny.yaml").write_text(text + "hosts: {kind: container, image: netsense-worker}\n")
     socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
     environment = {"EXPERIMENT": "mine/tiny.yaml", "EXPERIMENTS": str(tmp_path), "DOCKER_SOCKET": socket, "HOST_RESULTS": str(tmp_path)}
