@@ -31,14 +31,13 @@ gc.disable()  # importing makes objects that stay: looking for garbage among the
 # there differs in its last bits, and then so do the replicas of schemes that compute with what arrives (PowerSGD).
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import torch._dynamo  # noqa: F401 - 800 modules the first optimizer would import in every worker
-
-from workloads import replay, training  # noqa: F401 - imported before forking, with torch and the compiled kernels
+from workloads import eager, replay, training  # noqa: F401 - imported before forking, with torch and the compiled kernels
 from workloads.compression import registry  # noqa: F401
 from workloads.datasets import Dataset, load_dataset
 from workloads.job import Job
 from workloads.worker import run_worker
 
+eager.stand_in()
 gc.freeze()  # and no worker looks through them again, which would also copy the memory it shares with the others
 gc.enable()
 
