@@ -12,7 +12,7 @@ SUITE="${SUITE:-$(. /etc/os-release && echo "${VERSION_CODENAME:-}")}"
 [ -n "$SUITE" ] || refuse "this system does not tell its release: name one, e.g. make base-image SUITE=bookworm"
 
 root="$(mktemp -d)"
-trap 'rm -rf "$root"' EXIT
+trap 'rm -rf --one-file-system "$root"' EXIT
 say "installing $SUITE into netsense-base (a minute)"
 log="$root.log"
 debootstrap --variant=minbase --include=python3 "$SUITE" "$root" ${MIRROR:-} >"$log" 2>&1 || {

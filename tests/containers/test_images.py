@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from io import BytesIO
 
 import docker
 import pytest
@@ -97,6 +98,15 @@ def test_what_is_missing_is_told_in_a_sentence(engine, environment, sentence):
     assert done.returncode == 2
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_base_of_another_python_is_refused_with_the_one_to_use(engine: docker.DockerClient, images):
+    pretend = "RUN printf '#!/bin/sh\\necho 3.99\\n' > /usr/local/bin/python3 && chmod 755 /usr/local/bin/python3"
+    other, _ = engine.images.build(fileobj=BytesIO(f"FROM {images['BASE_IMAGE']}\n{pretend}\n".encode()), rm=True)
+    done = script("build.sh", **{**images, "BASE_IMAGE": other.id})
+    engine.images.remove(other.id)
+    assert done.returncode == 2
+    assert f"has 3.99: make images BASE_IMAGE=python:{python_version()}-slim-bookworm" in done.stderr
 
 
 def test_an_engine_that_one_may_not_use_is_told_in_a_sentence(engine: docker.DockerClient):
