@@ -44,7 +44,8 @@ def network_words(run: Run) -> str:
         return f"{len(ranks)} workers on {len(names)} real machine{'s' * (len(names) != 1)}, network not shaped"
     hosts = dig(run.manifest, "network", "hosts") or dig(run.manifest, "workers") or []
     kind = dig(run.manifest, "spec", "topology", "kind")
-    parts = [f"{len(hosts)} workers" + (f" on a {kind}" if kind else "")]
+    boxed = " in containers" if run.manifest.get("containers") else ""
+    parts = [f"{len(hosts)} workers{boxed}" + (f" on a {kind}" if kind else "")]
     shapes = Counter(_shape(link.get("forward") or {}) for link in bottlenecks(run))
     shown = shapes.most_common(MOST_SHAPES)
     parts += [("bottleneck" if count == 1 else f"{count} bottlenecks") + f" of {shape}" for shape, count in shown]

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -79,6 +80,12 @@ def test_bottlenecks_of_different_kinds_are_told_apart() -> None:
     assert words.network_words(none) == (
         "4 workers on a dumbbell, bottleneck of 20 Mbit/s, 5 ms one way, 25 kB queue, bottleneck of 100 Mbit/s, 125 kB queue"
     )
+
+
+def test_workers_in_containers_are_told_as_such() -> None:
+    (none, _) = load(DATA / "cond").runs
+    boxed = replace(none, manifest={**none.manifest, "containers": {"name": "netsense-worker"}})
+    assert words.network_words(boxed).startswith("4 workers in containers on a dumbbell")
 
 
 def test_a_newer_layout_is_refused_with_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
