@@ -253,7 +253,10 @@ def _placed(experiment: Experiment) -> tuple[dict[str, Any], dict[str, Any] | No
     from testbed.containers import order
 
     workload = order.data_dir_of(workload)
-    return workload, asdict(order.order(experiment.hosts, experiment.topology.workers, workload))
+    try:
+        return workload, asdict(order.order(experiment.hosts, experiment.topology.workers, workload))
+    except order.EngineError as error:  # it was there when the experiment began
+        raise Refusal(f"hosts: {error}") from error
 
 
 def _first_manifest(run: Run, plan: RunPlan, options: Options, earlier: list[dict[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import docker
 from docker.errors import APIError
 
 from testbed.containers.order import ContainerOrder
-from testbed.emulation.child import JsonLines, Message
+from testbed.emulation.child import TELL_TIMEOUT_S, JsonLines, Message
 
 SCRATCH_BYTES = 64 << 20  # of /tmp, the only place where a container may write beside what is mounted
 MOST_PROCESSES = 512  # and threads
@@ -86,7 +86,8 @@ class Container:
         left = json.dumps(message).encode() + b"\n"
         try:
             while left:
-                select.select([], [self._socket], [], None)
+                if not select.select([], [self._socket], [], TELL_TIMEOUT_S)[1]:
+                    raise ContainerError(f"the container of {self.host} did not listen for {TELL_TIMEOUT_S:.0f} s")
                 left = left[self._socket.send(left) :]
         except OSError as error:
             raise ContainerError(f"the container of {self.host} {self.why_it_ended()}") from error

@@ -116,6 +116,12 @@ def test_a_run_leaves_none_of_its_own_and_all_of_the_others(monkeypatch):
     assert pretended.removed == ["mine"]
 
 
+def test_an_engine_that_is_gone_does_not_hide_why_a_run_ended(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    with pytest.raises(RuntimeError, match="the reason"), cleared("mine"):
+        raise RuntimeError("the reason")
+
+
 def test_a_container_that_is_gone_or_going_is_no_fault():
     remove(PretendedEngine(fault=NotFound("gone")), "a")
     going = PretendedEngine(fault=APIError("conflict", response(409)))
