@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from analysis.load import Results
 
-TOLERANCE = 0.2  # of a published factor, within which ours counts as the same
+TOLERANCE = 0.2  # of a published gain (a factor less 1), within which ours counts as the same
 Verdict = Literal["reproduced", "in part", "weaker", "stronger", "not reproduced", "not measured"]
 Experiments = Mapping[str, Results]  # by the name of the study; one that has no results is not in it
 
@@ -70,12 +70,15 @@ class Factor:
         return max(values) / self.high
 
     def verdict(self, values: list[float]) -> Verdict:
-        """Judge by our largest if theirs is a largest, else by whether the two ranges meet."""
-        least = (self.low if self.low is not None else self.high) * (1 - TOLERANCE)
-        if max(values) < least:
-            return "weaker" if max(values) > 1 else "not reproduced"
-        best = max(values) if self.low is None else min(values)
-        return "stronger" if best > self.high * (1 + TOLERANCE) else "reproduced"
+        """Judge by our largest if theirs is a largest, else by how many of ours lie in their range."""
+        least = _of_gain(self.high if self.low is None else self.low, 1 - TOLERANCE)
+        most = _of_gain(self.high, 1 + TOLERANCE)
+        judged = [max(values)] if self.low is None else values
+        if max(judged) < least:
+            return "weaker" if max(judged) > 1 else "not reproduced"
+        if min(judged) > most:
+            return "stronger"
+        return "reproduced" if min(judged) >= least else "in part"
 
     def span(self) -> tuple[float, float | None]:
         """Return where it begins and ends."""
@@ -159,6 +162,11 @@ class Finding:
 def hold(paper: Paper, experiments: Experiments) -> list[Finding]:
     """Hold each claim of a paper against the results there are."""
     return [Finding(paper, claim, claim.measure(experiments), _left_out(claim, experiments)) for claim in paper.claims]
+
+
+def _of_gain(factor: float, share: float) -> float:
+    """Return the factor whose gain is a share of this one's."""
+    return 1 + (factor - 1) * share
 
 
 def _left_out(claim: Claim, experiments: Experiments) -> list[str]:

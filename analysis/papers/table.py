@@ -19,6 +19,8 @@ COLUMNS = (
     *("verdict", "differs", "cells", "left_out"),
 )
 NAME = "reproduction"
+TITLE = "# What the papers claim, and what comes out here"
+FIGURE = f"![Each claim: the published range in grey, our values as points]({NAME}.png)"
 HEAD = ("| claim | published | ours | ours / theirs | verdict | why they may differ |", "|---|---|---|---|---|---|")
 
 
@@ -42,12 +44,7 @@ def markdown(findings: Sequence[Finding]) -> str:
     lines: list[str] = []
     for title in dict.fromkeys(finding.paper.title for finding in findings):
         mine = [finding for finding in findings if finding.paper.title == title]
-        lines += [
-            f"### {title}",
-            "",
-            "| claim | published | ours | ours / theirs | verdict | why they may differ |",
-            "|---|---|---|---|---|---|",
-        ]
+        lines += [f"## {title}", "", *HEAD]
         for finding in mine:
             claim = finding.claim
             ratio = "-" if finding.ratio is None else f"{finding.ratio:.2f}"
@@ -64,7 +61,7 @@ def write(findings: Sequence[Finding], folder: Path, heading: str) -> list[Path]
     table = rows(findings)
     paths = [folder / f"{NAME}.{ending}" for ending in ("md", "csv", "json")]
     with whole(paths[0]) as temporary:
-        temporary.write_text(f"{heading}\n\n{markdown(findings)}")
+        temporary.write_text(f"{TITLE}\n\n{heading}\n\n{markdown(findings)}\n{FIGURE}\n")
     with whole(paths[1]) as temporary:
         pd.DataFrame(table, columns=list(COLUMNS)).to_csv(temporary, index=False, float_format="%.6g")
     with whole(paths[2]) as temporary:

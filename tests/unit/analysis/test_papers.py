@@ -37,13 +37,17 @@ def experiments(folder, *runs):
 @pytest.mark.parametrize(
     ("published", "values", "verdict"),
     [
-        (Factor(1.55, 9.84), [2.0, 30.0], "reproduced"),  # the ranges meet
-        (Factor(1.55, 9.84), [1.25], "reproduced"),  # within a fifth
-        (Factor(1.55, 9.84), [1.2], "weaker"),
+        (Factor(1.55, 9.84), [2.0, 9.0], "reproduced"),
+        (Factor(1.55, 9.84), [2.0, 30.0], "reproduced"),  # nowhere less
+        (Factor(1.55, 9.84), [1.1, 2.0], "in part"),
+        (Factor(1.55, 9.84), [1.1, 30.0], "in part"),
+        (Factor(1.55, 9.84), [1.45], "reproduced"),  # within a fifth of a gain of 0.55
+        (Factor(1.55, 9.84), [1.43], "weaker"),
+        (Factor(1.3, 1.55), [1.08, 1.17], "weaker"),  # half the gain, though 0.9 of the factor
         (Factor(1.55, 9.84), [0.9, 0.5], "not reproduced"),
         (Factor(1.55, 9.84), [12.0, 20.0], "stronger"),
         (Factor(None, 41), [1.0, 33.0], "reproduced"),
-        (Factor(None, 41), [32.0], "weaker"),
+        (Factor(None, 41), [32.9], "weaker"),
         (Factor(None, 41), [1.0, 50.0], "stronger"),
         (Factor(None, 41), [0.99], "not reproduced"),
         (AtLeast(1.0), [1.01, 3.0], "reproduced"),
