@@ -13,6 +13,7 @@ from testbed.emulation.namespaces import network_namespace
 from testbed.emulation.network import EmulatedNetwork, Queue
 
 DRAIN_SECONDS = 10.0
+SWITCHING_S = 0.02  # in which a switch is done with a frame it has received, with room to spare
 SAMPLE_UNCERTAINTY_S = 0.3e-3  # a reading that was held up longer has no time and is left out
 
 
@@ -45,7 +46,7 @@ class Counter:
 
 
 def drain(network: EmulatedNetwork) -> None:
-    """Wait until every queue is empty."""
+    """Wait until every queue is empty, and what left them is no longer under way."""
     patience_s = DRAIN_SECONDS + max((queue.queue_bytes * 8 / queue.rate_bps for queue in network.queues), default=0.0)
     deadline = time.monotonic() + patience_s
     for queue in network.queues:
@@ -55,6 +56,7 @@ def drain(network: EmulatedNetwork) -> None:
                 raise VerificationError(f"the queue of {queue.name} did not drain in {patience_s:.0f} s")
             time.sleep(0.002)
         counter.close()
+    time.sleep(SWITCHING_S + max(direction.spec.delay_s + direction.spec.jitter_s for direction in network.description.directions()))
 
 
 @contextmanager

@@ -62,6 +62,7 @@ def boot(description: Any, mtu: int, force_delay_line: bool = False, routing: An
 
 def verified(kind: str, workers: int, rate_bps: float, delay_s: float, mtu: int, access_bps: float) -> dict[str, Any]:
     """Boot and verify a network, timing each part."""
+    from testbed.emulation.usage import switch_lost
     from testbed.emulation.verify import verify
     from topologies import LinkSpec, dumbbell, star
 
@@ -70,10 +71,14 @@ def verified(kind: str, workers: int, rate_bps: float, delay_s: float, mtu: int,
     network = boot(star(workers, spec) if kind == "star" else dumbbell(workers, spec, LinkSpec(access_bps)), mtu)
     booted = time.monotonic()
     result = verify(network)
+    total_s = time.monotonic() - began
+    lost = switch_lost(network.switch_ports())
+    time.sleep(delay_s + 0.1)
     return {
         "boot_s": booted - began,
-        "total_s": time.monotonic() - began,
+        "total_s": total_s,
         **result.to_json(),
+        "lost_afterwards": switch_lost(network.switch_ports()) - lost,
         "socket_drops": network.openvswitch.socket_drops(),
     }
 

@@ -55,5 +55,11 @@ def test_eight_hosts_are_up_and_verified_in_time_with_every_rate_and_rtt_in_tole
     assert seen["socket_drops"] == 0
 
 
+def test_verification_leaves_none_of_its_frames_under_way():
+    """No switch forwards them, and a run would count those that arrive late as lost."""
+    seen = play("verified", kind="dumbbell", workers=2, rate_bps=2e6, delay_s=0.1, mtu=1500, access_bps=40e6)
+    assert seen["lost_afterwards"] == 0
+
+
 def test_eight_hosts_are_torn_down_in_time():
     assert teardown_s(workers=8) < 2
