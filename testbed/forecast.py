@@ -1,7 +1,7 @@
 """How long runs will take: their budgets, and what runs here have cost beside them. Pure, but for a model's size.
 
 A budget of seconds is taken at its word. One of steps or of an accuracy is what another repeat took; else steps of a replay are
-predicted as if nothing were compressed, and nothing is said of the rest.
+predicted as if nothing were compressed, and nothing is said of the rest. Slow steps of a replay's warm-up are predicted likewise.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from testbed.sweep import Run
 
 ASSUMED_OVERHEAD_S = 12.0  # boot, verification, warm-up, records: before anything was measured
 DENSE = "none"
+WARM_UP_STEPS = 2  # at least; a worker warms up for more only where they are short
 MOST_DRAWN_STEPS = 200  # by which to tell how slow the slowest worker is
 
 
@@ -95,7 +96,9 @@ class Forecast:
         """Return what a run will take."""
         workload = run.experiment.workload.to_job()
         training = self._training(run, workload)
-        return Duration(unknown_runs=1) if training is None else training + Duration(self.overhead_s(workload["kind"]))
+        if training is None:
+            return Duration(unknown_runs=1)
+        return training + Duration(self.overhead_s(workload["kind"])) + self._warm_up(run, workload)
 
     def of_all(self, runs: Iterable[Run]) -> Duration:
         """Return what several runs will take, one after the other."""
@@ -111,13 +114,27 @@ class Forecast:
         if before:
             return Duration(min(statistics.median(before), limit_s or float("inf")))
         known = [] if limit_s is None else [limit_s]
-        predictable = workload["kind"] == "replay" and run.experiment.backend != "cluster"  # of real machines no rate is known
-        if steps is not None and predictable:
-            if run.slug not in self._dense_step_s:
-                self._dense_step_s[run.slug] = dense_step_s(run)
-            known.append(steps * self._dense_step_s[run.slug] * dilation)
-        exact = run.scheme.slug == DENSE and budget["accuracy"] is None and predictable
+        if steps is not None and _predictable(run, workload):
+            known.append(steps * self._dense_s(run))
+        exact = run.scheme.slug == DENSE and budget["accuracy"] is None and _predictable(run, workload)
         return Duration(min(known), at_most=not exact) if known else None
+
+    def _warm_up(self, run: Run, workload: dict[str, Any]) -> Duration:
+        """Return what the steps before the measured ones take, unless it is in what was learned of other runs."""
+        if workload["kind"] in self._overheads_s or not _predictable(run, workload):
+            return Duration()
+        return Duration(WARM_UP_STEPS * self._dense_s(run), at_most=run.scheme.slug != DENSE)
+
+    def _dense_s(self, run: Run) -> float:
+        """Return how long a step without compression will take those who wait for it."""
+        if run.slug not in self._dense_step_s:
+            self._dense_step_s[run.slug] = dense_step_s(run)
+        return self._dense_step_s[run.slug] * run.experiment.dilation
+
+
+def _predictable(run: Run, workload: dict[str, Any]) -> bool:
+    """Tell whether steps have a length by plan: those of real machines have a rate that nobody knows."""
+    return workload["kind"] == "replay" and run.experiment.backend != "cluster"
 
 
 def dense_step_s(run: Run) -> float:

@@ -9,13 +9,13 @@ SIZES, LOW, HIGH = "dc2-paper", "dc2-low", "dc2-high"
 UNIFORM = ("topk-0.1", "topk-0.01", "topk-0.001")
 QUICK_TRAINING = {
     "schemes": ["none", "topk-0.1", "topk-0.01", "dc2"],
-    "workload.budget": {"seconds": 40},
+    "workload.budget": {"seconds": 30},
     "workload.eval_every": "4s",
 }
 ONE_DIP = [
     {"every": "5s", "link": "bottleneck", "walk": {"delay": {"between": ["20ms", "100ms"], "step": "20ms"}}},
-    {"at": "20s", "link": "bottleneck", "rate": "0.18mbit"},
-    {"at": "25s", "link": "bottleneck", "rate": "1.8mbit"},
+    {"at": "12s", "link": "bottleneck", "rate": "0.18mbit"},
+    {"at": "17s", "link": "bottleneck", "rate": "1.8mbit"},
 ]
 OURS = "the law is our reconstruction; cells, models and uniform ratios of the paper are not known, so the grid is ours"
 
@@ -35,7 +35,9 @@ PAPER = Paper(
     "DC2 (IEEE INFOCOM 2021)",
     20,
     (
-        Study(SIZES, {"schemes": ["none", "topk-0.01", "dc2"], "workload.warmup_steps": 1}),
+        Study(
+            SIZES, {"schemes": ["none", "topk-0.01", "dc2"], "workload.budget": {"seconds": 10.5, "steps": 60}, "workload.warmup_steps": 1}
+        ),
         Study(LOW, QUICK_TRAINING),
         Study(HIGH, {**QUICK_TRAINING, "conditions": ONE_DIP}),
     ),

@@ -31,10 +31,10 @@ PAPER = Paper(
             {
                 "workload.budget": {"seconds": 4, "steps": 20},
                 "workload.warmup_steps": 1,
-                "sweep": {"topology.link.rate": ["200mbit", "800mbit"]},
+                "sweep": {"topology.link.rate": ["200mbit", "500mbit"]},
             },
         ),
-        Study(TRAINED, {"workload.budget": {"seconds": 60}, "sweep": {"topology.bottleneck.rate": ["7.1mbit"]}}),
+        Study(TRAINED, {"workload.budget": {"seconds": 45}, "sweep": {"topology.bottleneck.rate": ["7.1mbit"]}}),
         Study(DEGRADING, None),
         Study(COMPETING, None),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.forecast import ASSUMED_OVERHEAD_S, Duration, Forecast, span
+from testbed.forecast import ASSUMED_OVERHEAD_S, WARM_UP_STEPS, Duration, Forecast, dense_step_s, span
 from testbed.spec import from_mapping
 from testbed.sweep import expand
 
@@ -33,10 +33,21 @@ def manifest(run, train_s, wall_s, status="complete"):
     }
 
 
+def warm_up_s(run):
+    return WARM_UP_STEPS * dense_step_s(run) * run.experiment.dilation
+
+
 def test_a_budget_of_seconds_is_taken_at_its_word_and_the_rest_is_assumed():
-    found = Forecast().of_all(runs({**REPLAY, "budget": {"seconds": 30}}))
+    found = Forecast().of_all(runs({**TRAIN, "budget": {"seconds": 30}}))
     assert found == Duration(2 * (30 + ASSUMED_OVERHEAD_S))
     assert found.words() == "about 84 s"
+
+
+def test_slow_steps_of_a_warm_up_are_foreseen_until_runs_tell():
+    none, fp16 = runs({**REPLAY, "budget": {"seconds": 30}})
+    assert Forecast().of(none) == Duration(30 + ASSUMED_OVERHEAD_S + warm_up_s(none))
+    assert Forecast().of(fp16) == Duration(30 + ASSUMED_OVERHEAD_S + warm_up_s(fp16), at_most=True)
+    assert Forecast([manifest(none, 30.0, 55)]).of(fp16) == Duration(55.0)
 
 
 def test_what_runs_cost_beside_their_budgets_is_learned_by_the_median():
@@ -55,7 +66,7 @@ def test_each_kind_of_workload_has_its_own_overhead():
 
 def test_a_dilated_run_takes_as_much_longer_and_what_it_cost_beside_is_what_remains():
     first, second = runs({**REPLAY, "budget": {"seconds": 30}}, dilation=5)
-    assert Forecast().of(first) == Duration(5 * 30 + ASSUMED_OVERHEAD_S)
+    assert Forecast().of(first) == Duration(5 * 30 + ASSUMED_OVERHEAD_S + warm_up_s(first))
     assert Forecast([{**manifest(first, 30.0, 160), "dilation": 5}]).of(second) == Duration(5 * 30 + 10.0)
     steps, slow = (runs({**REPLAY, "budget": {"steps": 7}}, dilation=dilation)[0] for dilation in (1, 5))
     taken = Forecast().of(steps).seconds - ASSUMED_OVERHEAD_S
@@ -76,14 +87,15 @@ def test_steps_of_a_replay_are_predicted_as_if_nothing_were_compressed():
     step_s_small_frames = 0.060 + 1.5 * gradient_bits / 40e6 * 1514 / 1448 + 6 * 0.010
     found = Forecast().of(none)
     assert not found.at_most
-    assert min(step_s, step_s_small_frames) * 9.9 < found.seconds - ASSUMED_OVERHEAD_S < max(step_s, step_s_small_frames) * 10.1
+    steps_s = found.seconds - ASSUMED_OVERHEAD_S - warm_up_s(none)
+    assert min(step_s, step_s_small_frames) * 9.9 < steps_s < max(step_s, step_s_small_frames) * 10.1
     assert Forecast().of(fp16).at_most
     assert Forecast().of(fp16).words().startswith("at most")
 
 
 def test_the_earlier_of_two_limits_counts():
-    found = Forecast().of(runs({**REPLAY, "budget": {"steps": 1000, "seconds": 30}})[0])
-    assert found.seconds == 30 + ASSUMED_OVERHEAD_S
+    run = runs({**REPLAY, "budget": {"steps": 1000, "seconds": 30}})[0]
+    assert Forecast().of(run).seconds == 30 + ASSUMED_OVERHEAD_S + warm_up_s(run)
 
 
 @pytest.mark.parametrize("budget", [{"steps": 100}, {"accuracy": 0.8}])
