@@ -20,9 +20,7 @@ debootstrap --variant=minbase --include=python3 "$SUITE" "$root" ${MIRROR:-} >"$
   refuse "debootstrap failed, see $log; if its mirror cannot be reached, name one: make base-image MIRROR=..."
 }
 rm "$log"
-# What no container reads: packages and their lists, documents, other languages, character sets that glibc does not need for UTF-8.
 cd "$root"
-rm -rf var/cache/apt/* var/lib/apt/lists/* var/log/* var/cache/debconf/*-old usr/share/doc/* usr/share/man/* usr/share/info/* \
-  usr/share/locale/* usr/share/i18n/* usr/share/lintian/* usr/share/zoneinfo/right usr/lib/*/gconv/*
+rm -rf var/cache/apt/* var/lib/apt/lists/*
 tar -c --numeric-owner . | docker import --change 'CMD ["/bin/sh"]' - netsense-base >/dev/null
 say "netsense-base is made: make images BASE_IMAGE=netsense-base"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Build the images netsense-worker, netsense-testbed and netsense-prometheus on BASE_IMAGE. Called by `make images`.
+# Build the images netsense-system, -worker, -testbed and -prometheus on BASE_IMAGE. Called by `make images`.
 # No build has a network: wheels are fetched before, by the virtual environment's pip, and packages by a container of the base, which
 # knows what it lacks. A tag is a digest of all that goes in, so an image that is there already is not built again.
 set -eu
@@ -55,12 +55,13 @@ fetch_debs() {
 build() {
   name="$1" from="$2" fetched="$3"
   shift 3
-  set -- "$@" -C "$PWD/docker/$name" . -C "$PWD/docker" gather.sh
-  tag="netsense-$name:$({ echo "$from"; (cd "$BUILD" && ls $fetched); pack "$@"; } | sha256sum | cut -c1-12)"
+  set -- "$@" -C "$PWD/docker/$name" . -C "$PWD/docker" gather.sh slim.py
+  tag="netsense-$name:$({ echo "$from"; for folder in $fetched; do ls "$BUILD/$folder"; done; pack "$@"; } | sha256sum | cut -c1-12)"
   if ! docker image inspect "$tag" >/dev/null 2>&1; then
     say "building $tag"
     for folder in $fetched; do set -- "$@" -C "$BUILD/$(dirname "$folder")" "$(basename "$folder")"; done
-    pack "$@" | docker build --network none -t "$tag" --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "WORKER_IMAGE=$worker" \
+    pack "$@" | docker build --network none -t "$tag" \
+      --build-arg "BASE_IMAGE=$BASE_IMAGE" --build-arg "SYSTEM_IMAGE=$system" --build-arg "WORKER_IMAGE=$worker" \
       --label "netsense-testbed.python=$python" --label "netsense-testbed.source=$source" - >"$BUILD/$name.log" 2>&1 || {
       tail -20 "$BUILD/$name.log" >&2
       refuse "netsense-$name cannot be built, see $BUILD/$name.log"
@@ -73,17 +74,21 @@ build() {
 pack() { tar -c --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go=rX --exclude=__pycache__ "$@"; }
 
 require_engine
+mkdir -p "$BUILD"
 [ -x "$PYTHON" ] || refuse "there is no virtual environment yet, whose pip fetches the wheels: make setup"
 set -- $("$PYTHON" -m testbed.containers.identity)
-python="$1" source="$2" worker=""
+python="$1" source="$2" system="" worker=""
 require_base
 base="$(docker image inspect -f '{{.Id}}' "$BASE_IMAGE")"
+
+build system "$base" ""
+system="$tag"
 
 fetch_wheels pip pip
 fetch_wheels worker/wheels torch numpy numba
 fetch_debs worker/debs iperf3
 fetch_debs worker/tools binutils
-build worker "$base" "pip worker/wheels worker/debs worker/tools" controller workloads
+build worker "$system" "pip worker/wheels worker/debs worker/tools" controller workloads
 worker="$tag"
 
 fetch_wheels testbed/wheels $("$PYTHON" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])')
@@ -92,4 +97,4 @@ fetch_debs testbed/debs $TESTBED_PACKAGES
 build testbed "$worker" "pip testbed/wheels testbed/debs" analysis experiments testbed topologies
 
 fetch_debs prometheus/debs prometheus
-build prometheus "$base" prometheus/debs
+build prometheus "$system" prometheus/debs

@@ -145,9 +145,10 @@ def test_containers_of_a_killed_run_that_did_not_end_are_removed_by_clean(engine
 
 @pytest.fixture
 def of_another_python(engine, worker_image):
-    engine.images.build(fileobj=BytesIO(f"FROM {worker_image}\nLABEL netsense-testbed.python=3.9\n".encode()), tag="netsense-test-python")
-    yield "netsense-test-python"
-    engine.images.remove("netsense-test-python")
+    name, written = "netsense-test-python", f"FROM {worker_image}\nLABEL netsense-testbed.python=3.9\n"
+    engine.images.build(fileobj=BytesIO(written.encode()), tag=name, rm=True)
+    yield name
+    engine.images.remove(name)
 
 
 def test_what_cannot_be_is_one_sentence_and_nothing_is_started(engine, worker_image, of_another_python, tmp_path, monkeypatch):
