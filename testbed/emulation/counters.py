@@ -46,7 +46,7 @@ class Counter:
 
 
 def drain(network: EmulatedNetwork) -> None:
-    """Wait until every queue is empty, and what left them is no longer under way."""
+    """Wait until every queue is empty, and what left them has arrived and been answered."""
     patience_s = DRAIN_SECONDS + max((queue.queue_bytes * 8 / queue.rate_bps for queue in network.queues), default=0.0)
     deadline = time.monotonic() + patience_s
     for queue in network.queues:
@@ -56,7 +56,11 @@ def drain(network: EmulatedNetwork) -> None:
                 raise VerificationError(f"the queue of {queue.name} did not drain in {patience_s:.0f} s")
             time.sleep(0.002)
         counter.close()
-    time.sleep(SWITCHING_S + max(direction.spec.delay_s + direction.spec.jitter_s for direction in network.description.directions()))
+    description = network.description
+    first, *others = description.all_hosts
+    round_trip_s = max(description.base_rtt_s(first, other) for other in others)
+    jitter_s = max(direction.spec.jitter_s for direction in description.directions())
+    time.sleep(SWITCHING_S + round_trip_s + 2 * jitter_s)
 
 
 @contextmanager
