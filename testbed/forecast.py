@@ -21,6 +21,7 @@ from testbed.sweep import Run
 ASSUMED_OVERHEAD_S = 12.0  # boot, verification, warm-up, records: before anything was measured
 DENSE = "none"
 WARM_UP_STEPS = 2  # at least; a worker warms up for more only where they are short
+SLOW_STEP_S = 1.0  # shorter ones are in what is assumed
 MOST_DRAWN_STEPS = 200  # by which to tell how slow the slowest worker is
 
 
@@ -121,7 +122,7 @@ class Forecast:
 
     def _warm_up(self, run: Run, workload: dict[str, Any]) -> Duration:
         """Return what the steps before the measured ones take, unless it is in what was learned of other runs."""
-        if workload["kind"] in self._overheads_s or not _predictable(run, workload):
+        if workload["kind"] in self._overheads_s or not _predictable(run, workload) or self._dense_s(run) < SLOW_STEP_S:
             return Duration()
         return Duration(WARM_UP_STEPS * self._dense_s(run), at_most=run.scheme.slug != DENSE)
 

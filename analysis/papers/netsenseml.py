@@ -34,7 +34,7 @@ PAPER = Paper(
                 "sweep": {"topology.link.rate": ["200mbit", "500mbit"]},
             },
         ),
-        Study(TRAINED, {"workload.budget": {"seconds": 45}, "sweep": {"topology.bottleneck.rate": ["7.1mbit"]}}),
+        Study(TRAINED, {"workload.budget": {"seconds": 35}, "sweep": {"topology.bottleneck.rate": ["7.1mbit"]}}),
         Study(DEGRADING, None),
         Study(COMPETING, None),
     ),

@@ -45,7 +45,7 @@ PAPER = Paper(
             TRAINED,
             {
                 "schemes": ["none-ps", "3lc-ps", "3lc-ps-1.75"],
-                "workload.budget": {"seconds": 30},
+                "workload.budget": {"seconds": 24},
                 "sweep": {"topology.link.rate": ["1.54mbit", "154mbit"]},
             },
         ),
