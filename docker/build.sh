@@ -79,7 +79,7 @@ mkdir -p "$BUILD"
 set -- $("$PYTHON" -m testbed.containers.identity)
 python="$1" source="$2" system="" worker=""
 require_base
-base="$(docker image inspect -f '{{.Id}}' "$BASE_IMAGE")"
+base="$(docker image inspect -f '{{json .RootFS.Layers}}' "$BASE_IMAGE")" # not its identity, which has the time of its making in it
 
 build system "$base" ""
 system="$tag"

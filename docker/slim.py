@@ -21,14 +21,20 @@ PACKAGES = (
 PROGRAMS = (  # of packages of which others are wanted
     *("agetty", "lslogins", "runuser", "su", "sulogin", "update-passwd"),
     *("blk*", "fsck*", "fstrim", "hwclock", "lsblk", "mkfs*", "mkswap", "partx", "swap*", "wipefs", "zramctl"),
+    *("2to3*", "idle*", "pip", "pip3*", "pydoc*", "python*-config", "wheel"),
     "logger",
 )
 FOLDERS = (
-    *("/var/cache", "/var/log", "/var/lib/apt", "/var/lib/dpkg", "/usr/share/zoneinfo/right"),
+    *("/var/cache", "/var/log", "/var/lib/apt", "/var/lib/dpkg", "/usr/local/include", "/usr/share/zoneinfo/right"),
     *(f"/usr/share/{name}" for name in ("bash-completion", "doc", "i18n", "info", "lintian", "locale", "man")),
     *map(str, Path("/usr/lib").glob("*-linux-gnu/gconv")),  # character sets that UTF-8 does not need
 )
-OF_PYTHON = ("pydoc_data", "test", "turtledemo", *(f"lib-dynload/{name}.*" for name in ("_dbm", "_test*", "_ctypes_test", "nis")))
+OF_PYTHON = (  # of which Debian's packages leave half away, and the image python:3.11-slim-bookworm nothing
+    *("ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo"),
+    *(f"lib-dynload/{name}.*" for name in ("_dbm", "_test*", "_ctypes_test", "_tkinter", "nis")),
+    *(f"site-packages/{name}{more}" for name in ("pip", "setuptools", "wheel") for more in ("", "-*")),
+    *(f"site-packages/{name}" for name in ("_distutils_hack", "distutils-precedence.pth", "pkg_resources")),  # parts of setuptools
+)
 LOADED_BY_NAME = ("libc6", "libgcc-s1")  # packages whose libraries programs open without naming them in their headers
 NOT_OURS = ("added", "dev", "from", "proc", "sys", "tmp")
 INFO = Path("/var/lib/dpkg/info")
@@ -40,7 +46,7 @@ def main() -> None:
     kept = {path.resolve() for name in LOADED_BY_NAME for path in files_of(name)}
     for path in [path for name in PACKAGES for path in files_of(name)]:
         path.unlink(missing_ok=True)
-    for path in [path for folder in ("/usr/bin", "/usr/sbin") for name in PROGRAMS for path in Path(folder).glob(name)]:
+    for path in [path for folder in ("/usr/bin", "/usr/sbin", "/usr/local/bin") for name in PROGRAMS for path in Path(folder).glob(name)]:
         remove(path)
     for path in [path for folder in FOLDERS for path in Path(folder).glob("*")]:
         remove(path)

@@ -37,13 +37,22 @@ def die_with_parent() -> None:
 
 def this_process() -> dict[str, int | str]:
     """Identify this process so that it cannot be taken for a later one with the same number."""
-    return {"pid": os.getpid(), "started": _started(os.getpid()) or 0, "boot": _boot()}
+    return {"pid": os.getpid(), "started": _started(os.getpid()) or 0, "boot": _boot(), "pid_namespace": _pid_namespace()}
 
 
 def is_running(process: dict[str, Any]) -> bool:
-    """Tell whether a process identified by `this_process` still runs."""
-    started = _started(int(process.get("pid", 0)))
+    """Tell whether a process identified by `this_process` still runs, as far as it can be seen from here."""
+    started = None if _is_elsewhere(process) else _started(int(process.get("pid", 0)))
     return started is not None and process.get("boot") == _boot() and process.get("started") == started
+
+
+def may_run(process: dict[str, Any]) -> bool:
+    """Tell whether a process runs, or is of another PID namespace (a container's, or the machine's), whose numbers mean nothing here."""
+    return is_running(process) or (_is_elsewhere(process) and process.get("boot") == _boot())
+
+
+def _is_elsewhere(process: dict[str, Any]) -> bool:
+    return bool(process.get("pid_namespace", _pid_namespace()) != _pid_namespace())
 
 
 def _started(pid: int) -> int | None:
@@ -52,6 +61,10 @@ def _started(pid: int) -> int | None:
         return None if fields[0] in "ZX" else int(fields[19])  # a zombie has ended, only nobody has asked for it
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def _boot() -> str:

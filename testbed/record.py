@@ -25,6 +25,7 @@ TABLES = {
     "events": "events-*.jsonl",
     "background": "background.jsonl",
 }
+RUNNERS_OWN = ("events-runner.jsonl", "links.jsonl", "background.jsonl", "usage.jsonl")  # in the folder that workers write to as well
 BACKGROUND_COUNTS = dict.fromkeys(("received_bytes", "retransmits", "lost_packets"), "Int64")  # null where a protocol has none
 TIMES = {"mono_s": "t_s", "openflow_mono_s": "openflow_t_s"}  # the monotonic clock's columns, and their names in Parquet
 
@@ -91,6 +92,8 @@ class RunFolder:
         if path.exists():  # an earlier attempt is kept, inside the new one
             path.rename(aside)
         self.stream.mkdir(parents=True)
+        for name in RUNNERS_OWN:  # made before there is anybody who could put something else in their place
+            (self.stream / name).touch()
         self.logs.mkdir()
         if aside.exists():
             aside.rename(path / "earlier")
@@ -116,7 +119,7 @@ class RunFolder:
 
     def event(self, mono_s: float, kind: str, text: str, data: dict[str, Any] | None = None) -> None:
         """Append an event of the runner's own."""
-        with (self.stream / "events-runner.jsonl").open("a") as file:
+        with open(self.stream / "events-runner.jsonl", "a", opener=itself) as file:
             file.write(json.dumps({"mono_s": mono_s, "kind": kind, "text": text, "data": data}) + "\n")
 
     def table(self, name: str) -> pd.DataFrame:
@@ -171,10 +174,16 @@ class RunFolder:
         shutil.rmtree(self.stream)
 
 
+def itself(path: str, flags: int) -> int:
+    """Open a file of a folder that others write to as well (an `opener`): never what a link leads to, nor a pipe that nobody serves."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read JSON lines; a last line cut off in mid-write is left out, a missing file is empty."""
+    """Read JSON lines; a last line cut off in mid-write is left out, a file that is missing, or is a link, is empty."""
     try:
-        text = path.read_text()
+        with open(path, opener=itself) as file:
+            text = file.read()
     except OSError:
         return []
     rows = []

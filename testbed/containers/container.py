@@ -8,17 +8,19 @@ import select
 import socket
 import struct
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import APIError
+from docker.errors import DockerException
 
+from testbed.containers.engine import EngineError, asking
 from testbed.containers.order import ContainerOrder
 from testbed.emulation.child import TELL_TIMEOUT_S, JsonLines, Message
 
-SCRATCH_BYTES = 64 << 20  # of /tmp, the only place where a container may write beside what is mounted
+SCRATCH_BYTES = 64 << 20  # of /tmp, where a container may write beside what is mounted; and in /dev/shm, of which Docker gives as much
 MOST_PROCESSES = 512  # and threads
 _FRAME = struct.Struct(">BxxxL")  # how the engine sends output: which stream, and how many bytes
 _STDOUT = 1
@@ -71,12 +73,13 @@ class Container:
         """Create it, attach to it and start it."""
         self._client, self.host = client, errand.host
         try:
-            self.id = client.create_container(**_settings(client, order, errand))["Id"]
-            attached = client.attach_socket(self.id, _ATTACHED)
-            client.start(self.id)
-            self.pid = int(client.inspect_container(self.id)["State"]["Pid"])  # 0: it has ended already
-        except APIError as error:
-            raise ContainerError(f"the container of {errand.host} does not start: {error.explanation or error}") from error
+            with asking():
+                self.id = client.create_container(**_settings(client, order, errand))["Id"]
+                attached = client.attach_socket(self.id, _ATTACHED)
+                client.start(self.id)
+                self.pid = int(client.inspect_container(self.id)["State"]["Pid"])  # 0: it has ended already
+        except EngineError as error:
+            raise ContainerError(f"the container of {errand.host} does not start: {error}") from error
         self._keep = attached  # the response that the socket belongs to
         self._socket = socket.socket(fileno=os.dup(attached.fileno()))
         self.lines = AttachedLines(self._socket.fileno(), log)
@@ -106,24 +109,30 @@ class Container:
         raise ContainerError(f"the container of {self.host} was not {event} within {timeout_s:.0f} s")
 
     def why_it_ended(self) -> str:
-        """Say what the engine knows of its end: it remembers, also when the container is gone."""
-        return explained(self._events())
+        """Say what the engine knows of its end: it remembers, also when the container is gone; an engine that is gone took it along."""
+        try:
+            return explained(self._events())
+        except (DockerException, OSError):
+            return "ended, and the Docker engine does not tell why: see whether it runs (systemctl status docker), and start it again"
 
     def ran_out_of_memory(self) -> bool:
         """Tell whether the kernel has killed a process in it for want of memory; the engine may learn of that a moment later."""
         for _ in range(10):
-            if any(event["Action"] == "oom" for event in self._events()):
-                return True
+            with suppress(DockerException, OSError):  # who does not answer does not know
+                if any(event["Action"] == "oom" for event in self._events()):
+                    return True
             time.sleep(0.1)
         return False
 
     def limit_cpus(self, quota_us: int, period_us: int) -> None:
         """Hold it to its share of the processors from now on."""
-        self._client.update_container(self.id, cpu_quota=quota_us, cpu_period=period_us)
+        with asking():
+            self._client.update_container(self.id, cpu_quota=quota_us, cpu_period=period_us)
 
     def throttled_s(self) -> float:
         """Return how long it was held back, in the machine's time."""
-        stats = self._client.stats(self.id, stream=False, one_shot=True)
+        with asking():
+            stats = self._client.stats(self.id, stream=False, one_shot=True)
         return float(stats["cpu_stats"]["throttling_data"]["throttled_time"]) / 1e9
 
     def close(self) -> None:
@@ -151,7 +160,7 @@ def _settings(client: docker.APIClient, order: ContainerOrder, errand: Errand) -
     gpus = [docker.types.DeviceRequest(driver="nvidia", device_ids=errand.gpus, capabilities=[["gpu"]])] if errand.gpus else None
     return {
         "image": order.image,
-        "command": errand.command,
+        "entrypoint": errand.command,  # whatever an image of one's own starts
         "hostname": errand.host,
         "name": f"netsense-{order.run}-{errand.host}",
         "user": f"{order.user_id}:{order.group_id}",
@@ -160,6 +169,8 @@ def _settings(client: docker.APIClient, order: ContainerOrder, errand: Errand) -
         "stdin_open": True,  # and closed with our end of it: whatever ends us ends it
         "host_config": client.create_host_config(
             network_mode="none",  # the emulated interface comes later, and no other
+            init=False,  # the process that we attach to is the one we asked for
+            userns_mode="host",  # users have the numbers they have outside, also where the engine is set to shift them
             read_only=True,
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],

@@ -2,6 +2,9 @@
 
 The containers come first, then the network, whose hosts are in the containers' network namespaces, then the jobs. CPU is limited
 only once torch is imported. All ends with the attachment: of this process, or of the engine's.
+
+Workers write into the run's stream folder, and so does root, by name: nothing there may be a link that a worker has laid. So the folder
+stays root's. Workers may write in it from the first job on, when all of root's own files are there; none of these can they remove (sticky).
 """
 
 from __future__ import annotations
@@ -39,7 +42,6 @@ class ContainerWorkers:
         self._stream, self._logs = Path(plan.run_dir) / "stream", Path(plan.run_dir) / "logs"
         self._outer = Path(f"/proc/{os.getpid()}/fd/{outer_proc}")
         self._client = connect()
-        self._give(self._stream)
         hosts = plan.network.all_hosts
         began_s = time.monotonic()
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -55,8 +57,8 @@ class ContainerWorkers:
 
     @property
     def lines(self) -> Sequence[JsonLines]:
-        """Return what the containers say."""
-        return [container.lines for container in self._crew]
+        """Return what the containers say; those for traffic say nothing, and end only if something is wrong."""
+        return [container.lines for container in (*self._crew, *self._idle)]
 
     def wait_until_ready(self) -> None:
         """Wait until all have torch and the data in memory, then hold them to their processors."""
@@ -75,12 +77,14 @@ class ContainerWorkers:
         """Have the worker forked in its container, whose network is the host's."""
         if rank == 0:
             self._give(self._stream / herald.PIPE)
+            self._let_write(self._stream)
         self._crew[rank].tell({"job": str(job), "log": str(self._log(rank))})
 
     def hear(self) -> list[Message]:
         """Return what the nurseries say; a container that ends with a worker at work is an end of the worker, with the engine's reason.
 
-        A worker whose peer is gone fails too, and may be the first to tell: whoever's container ended is named before it.
+        A worker whose peer is gone fails too, and may be the first to tell: whoever's container ended is named before it. ContainerError
+        if one for traffic has ended.
         """
         told = self._heard()
         if any(message.get("code") for message in told):
@@ -91,6 +95,10 @@ class ContainerWorkers:
         return sorted(told, key=lambda message: not message.get("why"))
 
     def _heard(self) -> list[Message]:
+        for container in self._idle:
+            container.lines.read(0)
+            if container.lines.ended:
+                raise ContainerError(f"the container of {container.host} {container.why_it_ended()}")
         told: list[Message] = []
         for rank, container in enumerate(self._crew):
             for message in container.lines.read(0):
@@ -135,15 +143,15 @@ class ContainerWorkers:
     def _place(self, container: Container) -> Place:
         process = self._outer / str(container.pid)
         try:
-            if container.id not in (process / "cgroup").read_text():
+            network, mounts = (os.open(process / "ns" / kind, os.O_RDONLY | os.O_CLOEXEC) for kind in ("net", "mnt"))
+            if container.id not in (process / "cgroup").read_text():  # after these are held: a number may come to mean another process
                 raise OSError(f"process {container.pid} is another one's")
-            namespace = os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             hint = "where the testbed itself is in a container, that one needs the machine's processes (pid: host)"
             what = container.why_it_ended() if container.pid == 0 else f"cannot be joined ({error}): {hint}"
             raise ContainerError(f"the container of {container.host} {what}") from error
         as_user = ("--setgid", str(self._order.group_id), "--setuid", str(self._order.user_id))
-        return Place(namespace, ("nsenter", f"--mount={process}/ns/mnt", *as_user))
+        return Place(network, ("nsenter", f"--mount=/proc/{os.getpid()}/fd/{mounts}", *as_user))
 
     def _children(self, pid: int) -> list[str]:
         try:
@@ -156,6 +164,10 @@ class ContainerWorkers:
 
     def _give(self, path: Path) -> None:
         os.chown(path, self._order.user_id, self._order.group_id)
+
+    def _let_write(self, folder: Path) -> None:
+        os.chown(folder, -1, self._order.group_id)
+        folder.chmod(0o1775)
 
 
 def _for_gpus(host: str) -> dict[str, str]:

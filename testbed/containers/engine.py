@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound
 
 from testbed.containers.identity import PYTHON_LABEL, SOURCE_LABEL, python_version, source_digest
 
@@ -21,6 +23,10 @@ GPU_RUNTIME = "nvidia"
 
 class EngineError(RuntimeError):
     """Containers cannot be run here as they are asked for; the message has the remedy."""
+
+
+class NoEngine(EngineError):
+    """Nobody listens where the engine should."""
 
 
 def address() -> str:
@@ -37,8 +43,23 @@ def connect() -> docker.APIClient:
     try:
         client = docker.APIClient(base_url=host, version="auto", timeout=TIMEOUT_S)
     except DockerException as error:
-        raise EngineError(f"the engine at {host} does not answer as one: {error}") from error
+        remedy = "start it again (systemctl restart docker), or have DOCKER_HOST name another socket"
+        raise EngineError(f"the engine at {host} does not answer as one ({error}): {remedy}") from error
     return client
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Put it into a sentence, EngineError, when an engine that was there goes away or refuses what it is asked in a `with` block."""
+    try:
+        yield
+    except (DockerException, OSError) as error:
+        remedy = "see what it says (journalctl -u docker), and start it again if it has ended"
+        raise EngineError(f"the engine at {address()} does not do what it is asked ({_reason(error)}): {remedy}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "explanation", None) or error)
 
 
 def _knock(path: Path) -> None:
@@ -51,7 +72,8 @@ def _knock(path: Path) -> None:
             raise EngineError(f"this user has no permission on the engine's socket {path}: {remedy}") from error
         except OSError as error:
             remedy = "start it (systemctl start docker), or install one (apt-get install docker.io)"
-            raise EngineError(f"no Docker engine answers at {path}: {remedy}") from error
+            kind = NoEngine if isinstance(error, FileNotFoundError | ConnectionRefusedError) else EngineError
+            raise kind(f"no Docker engine answers at {path}: {remedy}") from error
 
 
 def fitting_image(client: docker.APIClient, name: str) -> dict[str, Any]:
@@ -60,7 +82,10 @@ def fitting_image(client: docker.APIClient, name: str) -> dict[str, Any]:
         image: dict[str, Any] = client.inspect_image(name)
     except ImageNotFound:
         make = "`make images` makes it" if name.split(":")[0] == WORKER_IMAGE else f"`docker pull {name}` or `docker build` gets it"
-        raise EngineError(f"the engine has no image {name}: {make}") from None
+        raise EngineError(f"the engine at {address()} has no image {name}: {make}") from None
+    except APIError as error:
+        hint = f"write NAME or NAME:TAG, as `docker images` lists them, e.g. {WORKER_IMAGE}"
+        raise EngineError(f"the engine at {address()} does not take {name} for an image ({_reason(error)}): {hint}") from error
     labels = image["Config"].get("Labels") or {}
     if PYTHON_LABEL not in labels or SOURCE_LABEL not in labels:
         raise EngineError(f"image {name} is none for workers: build it FROM {WORKER_IMAGE}, which `make images` makes")
@@ -77,4 +102,5 @@ def fitting_image(client: docker.APIClient, name: str) -> dict[str, Any]:
 def require_gpus(client: docker.APIClient) -> None:
     """Raise EngineError unless the engine can give containers a GPU."""
     if GPU_RUNTIME not in client.info().get("Runtimes", {}):
-        raise EngineError("gpus: this engine has no GPU runtime: install the NVIDIA Container Toolkit, or leave gpus out")
+        remedy = "install the NVIDIA Container Toolkit and tell the engine of it (nvidia-ctk runtime configure), or leave gpus out"
+        raise EngineError(f"gpus: this engine has no GPU runtime: {remedy}")

@@ -79,8 +79,13 @@ def shares(each: int, workers: int, there: list[str]) -> list[list[str]]:
 
 def _gpus() -> list[str]:
     tool = shutil.which("nvidia-smi")
-    done = subprocess.run([tool, "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True) if tool else None
-    return done.stdout.split() if done is not None and done.returncode == 0 else []
+    if tool is None:
+        raise EngineError("gpus: there is no nvidia-smi to tell what GPUs this machine has: install NVIDIA's driver, or leave gpus out")
+    done = subprocess.run([tool, "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()
+        raise EngineError(f"gpus: nvidia-smi finds none ({said}): mend NVIDIA's driver, or leave gpus out")
+    return done.stdout.split()
 
 
 def _data(workload: dict[str, Any]) -> dict[str, str]:

@@ -1,23 +1,29 @@
 """Containers are known by their labels, and removed by them: those of a run at its end, those of killed runs by `testbed clean`.
 
-A container ends by itself when the sandbox that started it does: its input closes. What is done here is to see that it is gone.
+A container ends by itself when the sandbox that started it does: its input closes. What is done here is to see that it is gone. One that
+was never started has no input to close, and an engine may still be making one when whoever asked for it is gone: so it is looked twice.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
-from docker.errors import APIError, NotFound
+import docker
+from docker.errors import APIError, DockerException, NotFound
 
-from testbed.containers.engine import EngineError, connect
-from testbed.processes import is_running
+from testbed.containers.engine import TIMEOUT_S, EngineError, NoEngine, asking, connect
+from testbed.processes import may_run
 
 OWNER_LABEL = "netsense-testbed.owner"  # the process that runs it, as `this_process` tells
 RUN_LABEL = "netsense-testbed.run"
 HOST_LABEL = "netsense-testbed.host"
+AGAIN_S = 0.5  # after which an engine has made what it was still making
+
+Listed = dict[str, Any]  # a container, as the engine lists it
 
 
 @contextmanager
@@ -26,36 +32,49 @@ def cleared(run: str) -> Iterator[None]:
 
     An engine that is gone has taken them with it, or leaves them to `reap`: that is no reason to hide why the block ended.
     """
+    looks = 2
     try:
         yield
+        looks = 1  # nothing was being made when it ended
     finally:
-        with suppress(EngineError):
-            client = connect()
-            for container in client.containers(all=True, filters={"label": f"{RUN_LABEL}={run}"}):
-                remove(client, container["Id"])
-            client.close()
+        with suppress(EngineError, DockerException, OSError), closing(connect()) as client:
+            for _ in _removed(client, f"{RUN_LABEL}={run}", lambda _: True, looks):
+                pass
 
 
 def reap() -> Iterator[str]:
-    """Remove the containers of runs that are gone; yield a sentence for each. Without an engine there are none."""
+    """Remove the containers of runs that are gone; yield a sentence for each. EngineError if there may be some that cannot be seen."""
     try:
         client = connect()
-    except EngineError:
+    except NoEngine:
         return
+    with asking(), closing(client):
+        for container in _removed(client, OWNER_LABEL, _is_of_killed_run, looks=2):
+            yield f"container {container['Id'][:12]} ({container['Labels'].get(HOST_LABEL)}): removed, its run was killed"
+
+
+def _removed(client: docker.APIClient, label: str, unwanted: Callable[[Listed], bool], looks: int) -> Iterator[Listed]:
+    """Remove unwanted containers with a label, and yield them, until so many looks in a row have found none."""
+    found_none = 0
+    while found_none < looks:
+        found = [one for one in client.containers(all=True, filters={"label": label}) if unwanted(one)]
+        for container in found:
+            remove(client, container["Id"])
+            yield container
+        found_none = 0 if found else found_none + 1
+        if 0 < found_none < looks:
+            time.sleep(AGAIN_S)
+
+
+def _is_of_killed_run(container: Listed) -> bool:
     try:
-        for container in client.containers(all=True, filters={"label": OWNER_LABEL}):
-            try:
-                owner = json.loads(container["Labels"][OWNER_LABEL])
-            except ValueError:
-                continue  # not by us
-            if not is_running(owner):
-                remove(client, container["Id"])
-                yield f"container {container['Id'][:12]} ({container['Labels'].get(HOST_LABEL)}): removed, its run was killed"
-    finally:
-        client.close()
+        owner = json.loads(container["Labels"][OWNER_LABEL])
+    except ValueError:
+        return False  # not by us
+    return isinstance(owner, dict) and not may_run(owner)
 
 
-def remove(client: Any, container: str) -> None:
+def remove(client: docker.APIClient, container: str) -> None:
     """Remove a container, running or not, and return when it is gone; one that is being removed already is waited for."""
     try:
         client.remove_container(container, force=True, v=True)
@@ -65,4 +84,4 @@ def remove(client: Any, container: str) -> None:
         if error.status_code != 409:  # its removal is under way
             raise
         with suppress(NotFound):
-            client.wait(container, condition="removed")
+            client.wait(container, timeout=TIMEOUT_S, condition="removed")

@@ -18,6 +18,7 @@ from testbed.emulation.goodput import Interval, Meter, TcpMeter, UdpMeter
 from testbed.emulation.held import INTERVAL_S, HeldFlow, Logs, connected
 from testbed.emulation.iperf import PORT, udp_payload_bytes
 from testbed.emulation.network import EmulatedNetwork
+from testbed.record import itself
 from testbed.timeline import BackgroundFlow
 
 Report = Callable[[str, str, dict[str, Any]], None]  # kind, text and data of an event that happens now
@@ -92,7 +93,7 @@ class Background:
         return TcpMeter(held.senders, held.receivers)
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
-        with self._output.open("a") as output:
+        with open(self._output, "a", opener=itself) as output:
             output.writelines(json.dumps(row) + "\n" for row in rows)
 
 

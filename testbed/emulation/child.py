@@ -34,7 +34,10 @@ class JsonLines:
         """Return the messages that arrive within the time (None: whenever), possibly none; `ended` tells that nothing more will come."""
         if self.ended or not select.select([self.descriptor], [], [], timeout_s)[0]:
             return []
-        chunk = os.read(self.descriptor, 1 << 16)
+        try:
+            chunk = os.read(self.descriptor, 1 << 16)
+        except ConnectionResetError:  # whoever held the other end was killed
+            chunk = b""
         self.ended = not chunk
         *lines, self._pending = (self._pending + self.unwrapped(chunk)).split(b"\n")
         return [json.loads(line) for line in lines]

@@ -29,6 +29,7 @@ from testbed.emulation.plan import RunPlan
 from testbed.emulation.verify import verify
 from testbed.emulation.workers import Workers
 from testbed.processes import die_with_parent
+from testbed.record import itself
 from workloads import herald
 from workloads.datasets import Dataset, DatasetError, load_dataset
 from workloads.job import Job
@@ -84,7 +85,7 @@ class Inside:
         self.sampler.tell(sampler.job(self.network.queues, intervals_s, links, str(self.network.board.path), plan.dilation))
         self._start_workers()
         failed = self._watch()
-        (self.stream / herald.PIPE).unlink()  # whoever copies the folder of a failed run wants files
+        (self.stream / herald.PIPE).unlink(missing_ok=True)  # whoever copies the folder of a failed run wants files
         if failed is not None:
             report(event="worker_failed", **failed)
             return 3
@@ -97,7 +98,9 @@ class Inside:
         return 0
 
     def _start_workers(self) -> None:
+        """Write every job before the first worker starts: from then on there are others who write in the folder."""
         hosts = self.plan.network.hosts
+        jobs = [self.stream / f"job-{rank}.json" for rank in range(len(hosts))]
         for rank, host in enumerate(hosts):
             job = Job(
                 run=self.plan.run,
@@ -116,9 +119,9 @@ class Inside:
                 dilation=self.plan.dilation,
                 telemetry=str(self.network.board.path),
             )
-            path = self.stream / f"job-{rank}.json"
-            job.save(path)
-            self.workers.start(rank, path, self.network.host_pids[host])
+            job.save(jobs[rank])
+        for rank, host in enumerate(hosts):
+            self.workers.start(rank, jobs[rank], self.network.host_pids[host])
 
     def _watch(self) -> dict[str, Any] | None:
         """Take usage snapshots until every worker has ended; return the first that failed."""
@@ -148,7 +151,7 @@ class Inside:
         return None
 
     def _note_usage(self) -> None:
-        with (self.stream / "usage.jsonl").open("a") as output:
+        with open(self.stream / "usage.jsonl", "a", opener=itself) as output:
             output.write(json.dumps(self._usage()) + "\n")
 
     def _step_began(self, step: int, mono_s: float) -> None:

@@ -30,7 +30,7 @@ class Workers(Protocol):
         """Return what a worker computes with: cpu or cuda."""
 
     def start(self, rank: int, job: Path, netns_pid: int) -> None:
-        """Start a worker on its job, in the network of a process."""
+        """Start a worker on its job, in the network of a process; all jobs are written when the first is started."""
 
     def hear(self) -> list[Message]:
         """Return what has happened: {event: started | exited, rank, code, why}, or {event: error, text}; `why` may say more than `code`."""

@@ -16,13 +16,14 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
+from testbed.containers.identity import python_version
 from testbed.processes import die_with_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path("/var/cache/netsense-testbed/engine")  # of the private engine: images are built once
 FETCHED = Path("/var/cache/netsense-testbed/images")  # wheels and packages; root leaves none in the user's tree
 LOCAL_BASE = "netsense-base"
-BASES = ("python:3.11-slim-bookworm", LOCAL_BASE)  # the first that is there
+BASES = (f"python:{python_version()}-slim-bookworm", LOCAL_BASE)  # the first that is there, if BASE_IMAGE names none
 START_TIMEOUT_S = 30
 REALTIME = Path("/sys/fs/cgroup/cpu/cpu.rt_runtime_us")  # where it is, a group has no real-time scheduling unless it is given some
 REALTIME_US = 900_000
@@ -109,7 +110,7 @@ def _answering(address: str) -> docker.DockerClient | None:
 def build_images(client: docker.DockerClient) -> dict[str, str]:
     """Build the images that are not there yet as the sources want them, making a base if need be; return how they were asked for."""
     there = {tag.removesuffix(":latest") for image in client.images.list() for tag in image.tags}
-    base = next((name for name in BASES if name in there), None)
+    base = os.environ.get("BASE_IMAGE") or next((name for name in BASES if name in there), None)
     if base is None:
         done = script("base.sh")
         if done.returncode != 0:

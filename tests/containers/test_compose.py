@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import docker
+import pandas as pd
 import pytest
 import yaml
 
@@ -23,6 +24,7 @@ from tests.measuring import measured
 
 PROJECT = "netsense-test"
 TIMEOUT_S = 240
+TRAFFIC = "conditions: [{at: 0s, background: {from: h1, to: h2, protocol: udp, rate: 1mbit}}]\n"
 MEASURED = "/var/cache/netsense-testbed/containers"  # what the machine carries, kept for the next time
 
 
@@ -90,8 +92,8 @@ def test_an_experiment_runs_to_its_end_and_prometheus_reads_its_queues(engine, i
 
 @measured
 def test_workers_have_containers_of_their_own_in_the_profile_that_mounts_the_socket(engine, images, compose, tmp_path):
-    text = write_tiny(tmp_path, seconds=2).read_text()
-    (tmp_path / "tiny.yaml").write_text(text + "hosts: {kind: container, image: netsense-worker}\n")
+    text = write_tiny(tmp_path, seconds=3).read_text()
+    (tmp_path / "tiny.yaml").write_text(text + "hosts: {kind: container, image: netsense-worker}\n" + TRAFFIC)
     socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
     environment = {"EXPERIMENT": "mine/tiny.yaml", "EXPERIMENTS": str(tmp_path), "DOCKER_SOCKET": socket, "HOST_RESULTS": str(tmp_path)}
     with started(compose, environment, "run", "--rm", "containers") as process:
@@ -101,6 +103,7 @@ def test_workers_have_containers_of_their_own_in_the_profile_that_mounts_the_soc
     assert run["status"] == "complete"
     assert run["valid"], run["invalid_reasons"]
     assert run["containers"]["name"] == "netsense-worker"
+    assert pd.read_parquet(tmp_path / "tiny" / "none" / "background.parquet")["received_bytes"].sum() > 0
 
 
 def test_only_the_profile_for_it_mounts_the_socket_and_nothing_is_privileged():
@@ -108,3 +111,12 @@ def test_only_the_profile_for_it_mounts_the_socket_and_nothing_is_privileged():
     assert [name for name, service in services.items() if "docker.sock" in json.dumps(service)] == ["containers"]
     assert not any(service.get("privileged") for service in services.values())
     assert services["containers"]["profiles"] == ["containers"]
+
+
+def test_no_service_may_do_more_than_it_was_found_to_need():
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    network = ["SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_NICE", "SYS_PTRACE"]
+    workers = ["CHOWN", "DAC_OVERRIDE", "SYS_CHROOT", "SETGID", "SETUID", "KILL"]
+    added = {name: service["cap_add"] for name, service in services.items() if "cap_add" in service}
+    assert added == {"testbed": network, "containers": network + workers}
+    assert all(services[name]["cap_drop"] == ["ALL"] for name in ("testbed", "containers", "prometheus"))

@@ -9,6 +9,7 @@ from io import BytesIO
 import docker
 import pytest
 
+from testbed.containers.engine import DEFAULT_HOST
 from testbed.containers.identity import PYTHON_LABEL, SOURCE_LABEL, python_version, source_digest
 from tests.containers.engine import ROOT, script
 
@@ -73,8 +74,10 @@ def test_what_is_installed_has_its_libraries_and_nothing_more_can_be_installed(i
     assert "libc.so.6 => /" in said
     missing = {line.strip() for line in said.splitlines() if "not found" in line}
     assert missing <= {"libatm.so.1 => not found"}  # which iproute2 only recommends, for ATM
-    tools = "for tool in apt-get dpkg perl useradd su; do command -v $tool; done || true"
+    tools = "for tool in apt-get dpkg perl pip pip3 useradd su; do command -v $tool; done || true"
     assert run(name, "sh", "-c", tools, options=["--network=none", "--user=0", "--entrypoint="]) == ""
+    of_python = "find / -xdev ( -path */*-packages/pip -o -name ensurepip )"
+    assert run(name, *of_python.split(), options=["--network=none", "--user=0", "--entrypoint="]) == ""
 
 
 @pytest.mark.parametrize("name", ["netsense-system", "netsense-worker", "netsense-testbed", "netsense-prometheus"])
@@ -109,6 +112,12 @@ def test_what_is_missing_is_told_in_a_sentence(engine, environment, sentence):
     assert done.returncode == 2
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_images_go_to_the_engine_that_runs_use_and_not_to_that_of_a_docker_context():
+    elsewhere = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"} | {"DOCKER_CONTEXT": "elsewhere"}
+    done = subprocess.run(["sh", "-c", ". docker/engine.sh; echo $DOCKER_HOST"], cwd=ROOT, env=elsewhere, capture_output=True, text=True)
+    assert done.stdout.strip() == DEFAULT_HOST
 
 
 def test_a_base_of_another_python_is_refused_with_the_one_to_use(engine: docker.DockerClient, images):

@@ -9,6 +9,11 @@ from testbed.processes import this_process
 from testbed.record import read_json, write_json
 
 
+@pytest.fixture(autouse=True)
+def no_engine(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
+
+
 @pytest.fixture
 def write(tmp_path):
     def write(run: str, status: str, runner: dict | None):
@@ -24,6 +29,7 @@ def write(tmp_path):
 
 DEAD = {**this_process(), "started": 1}
 OF_ANOTHER_BOOT = {**this_process(), "boot": "another"}
+ELSEWHERE = {**DEAD, "pid_namespace": 1}  # in a container, or on the machine of this one
 
 
 @pytest.mark.parametrize("runner", [DEAD, OF_ANOTHER_BOOT, None])
@@ -39,7 +45,7 @@ def test_a_run_whose_runner_is_gone_is_marked_as_killed(write, tmp_path, runner)
     assert list(clean(tmp_path)) == []
 
 
-@pytest.mark.parametrize(("status", "runner"), [("running", this_process()), ("complete", DEAD), ("failed", DEAD)])
+@pytest.mark.parametrize(("status", "runner"), [("running", this_process()), ("running", ELSEWHERE), ("complete", DEAD), ("failed", DEAD)])
 def test_a_living_a_complete_and_a_failed_run_are_left_as_they_are(write, tmp_path, status, runner):
     path = write("none", status, runner)
     (path.parent / ".steps.parquet.new").write_text("half")
@@ -64,3 +70,12 @@ def test_a_damaged_manifest_and_a_missing_folder_are_passed_over(tmp_path):
     (tmp_path / "quick" / "none" / "manifest.json").write_text('{"status": "runn')
     assert list(clean(tmp_path)) == []
     assert list(clean(tmp_path / "nowhere")) == []
+
+
+def test_the_socket_of_a_killed_run_and_what_leads_to_it_are_removed(write, tmp_path):
+    run = write("none", "running", DEAD).parent
+    (run / "stream").mkdir()
+    (run / "api.sock").touch()
+    (run / "stream" / "api.sock").symlink_to("../api.sock")
+    list(clean(tmp_path))
+    assert {path.name for path in run.rglob("*")} == {"manifest.json", "stream"}

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from testbed.processes import _started, ancestors, is_running, launchers, this_process
+from testbed.processes import _started, ancestors, is_running, launchers, may_run, this_process
 
 TERMINAL = (900, "bash", ["bash", ""])
 
@@ -136,3 +136,16 @@ def test_an_identity_without_a_start_is_no_running_process():
 
 def test_nothing_written_down_is_no_running_process():
     assert not is_running({})
+    assert not may_run({})
+
+
+def test_of_a_process_in_another_pid_namespace_nobody_here_can_say_that_it_ended():
+    assert this_process()["pid_namespace"] == os.stat("/proc/self/ns/pid").st_ino
+    elsewhere = {**this_process(), "pid_namespace": 1}
+    assert not is_running(elsewhere)
+    assert may_run(elsewhere)
+    assert not may_run({**elsewhere, "boot": "another"})
+
+
+def test_a_process_that_was_written_down_without_its_namespace_is_of_this_one():
+    assert is_running({key: value for key, value in this_process().items() if key != "pid_namespace"})

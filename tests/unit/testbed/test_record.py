@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.record import LINK_COLUMNS, TABLES, RunFolder, read_json, read_lines, read_links, write_json
+from testbed.record import LINK_COLUMNS, RUNNERS_OWN, TABLES, RunFolder, read_json, read_lines, read_links, write_json
 
 
 @pytest.fixture
@@ -300,3 +300,23 @@ def test_the_json_lines_stay_until_they_are_dropped(recorded):
     recorded.drop_stream()
     assert not recorded.stream.exists()
     assert (recorded.path / "links.parquet").exists()
+
+
+def test_what_the_runner_writes_into_the_workers_folder_is_there_from_the_beginning(folder):
+    assert {file.name for file in folder.stream.iterdir()} == set(RUNNERS_OWN)
+
+
+def test_a_link_is_never_followed_where_others_may_have_laid_it(folder, tmp_path):
+    (tmp_path / "elsewhere").write_text('{"mono_s": 1.0}\n')
+    events = folder.stream / "events-runner.jsonl"
+    events.unlink()
+    events.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        folder.event(1.0, "booted", "network up")
+    assert folder.rows("events") == []
+    assert (tmp_path / "elsewhere").read_text() == '{"mono_s": 1.0}\n'
+
+
+def test_a_pipe_that_nobody_serves_holds_up_no_reader(folder):
+    os.mkfifo(folder.stream / "steps-0.jsonl")
+    assert folder.rows("steps") == []

@@ -1,4 +1,4 @@
-"""What a container's process says, through the engine's frames; and why a container ended."""
+"""What a container is started with; what its process says, through the engine's frames; and why it ended."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import json
 import os
 import struct
 
+import docker
 import pytest
+from docker.errors import DockerException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.containers.container import AttachedLines, explained
+from testbed.containers.container import AttachedLines, Container, ContainerError, Errand, _settings, explained
+from testbed.containers.crew import _for_gpus
+from testbed.containers.engine import EngineError
+from testbed.containers.order import ContainerOrder
 
 STDOUT, STDERR = 1, 2
+
+
+ORDER = ContainerOrder("sha256:1", "mine", "20.10", 1000, 100, "1-2-3", {"pid": 1}, 1 << 30, [["3"], []], {"/data": "/usr/share/data"})
+ERRAND = Errand("h1", ["python", "-m", "workloads.nursery"], ["/results/stream"], _for_gpus("h1"), ["3"])
 
 
 def frame(stream: int, content: bytes) -> bytes:
@@ -59,3 +68,80 @@ def test_lines_cross_frames_and_complaints_come_between(tmp_path):
 )
 def test_the_end_of_a_container_is_told_in_words(events, words):
     assert words in explained(events)
+
+
+@pytest.fixture
+def client():
+    with docker.APIClient("unix:///nowhere", version="1.41") as client:  # it is not asked anything
+        yield client
+
+
+def test_a_container_has_no_privilege_no_network_and_nothing_of_its_own_to_write_to(client):
+    settings = _settings(client, ORDER, ERRAND)
+    assert settings["user"] == "1000:100"
+    assert settings["host_config"] == {
+        "NetworkMode": "none",
+        "ReadonlyRootfs": True,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "UsernsMode": "host",
+        "Init": False,
+        "AutoRemove": True,
+        "Binds": ["/results/stream:/results/stream:rw", "/data:/usr/share/data:ro"],
+        "Tmpfs": {"/tmp": "size=67108864"},
+        "Memory": 1 << 30,
+        "MemorySwap": 1 << 30,
+        "PidsLimit": 512,
+        "LogConfig": {"Type": "none", "Config": {}},
+        "DeviceRequests": [{"Driver": "nvidia", "Count": 0, "DeviceIDs": ["3"], "Capabilities": [["gpu"]], "Options": {}}],
+    }
+
+
+def test_a_container_starts_what_it_is_told_whatever_its_image_would(client):
+    settings = _settings(client, ORDER, ERRAND)
+    assert settings["entrypoint"] == ["python", "-m", "workloads.nursery"]
+    assert "command" not in settings
+    assert settings["stdin_open"] is True
+    assert settings["labels"] == ORDER.labels("h1")
+
+
+def test_nccl_is_held_to_the_emulated_network(client):
+    assert _settings(client, ORDER, ERRAND)["environment"] == {
+        "HOME": "/tmp",
+        "NCCL_SOCKET_IFNAME": "h1-eth0",
+        "NCCL_HOSTID": "h1",
+        "NCCL_P2P_DISABLE": "1",
+        "NCCL_SHM_DISABLE": "1",
+    }
+
+
+def test_without_gpus_no_device_is_asked_for(client):
+    assert "DeviceRequests" not in _settings(client, ORDER, Errand("h2", ["cat"], [], {}, []))["host_config"]
+
+
+class GoneEngine:
+    """Answers nothing any more."""
+
+    def __init__(self, fault: Exception) -> None:
+        self._fault = fault
+
+    def __getattr__(self, name):
+        def ask(*_, **__):
+            raise self._fault
+
+        return ask
+
+
+@pytest.mark.parametrize("fault", [ConnectionError("aborted"), DockerException("odd")])
+def test_an_engine_that_goes_away_is_told_in_a_sentence_whatever_it_is_asked(monkeypatch, tmp_path, fault):
+    gone = GoneEngine(fault)
+    gone._version, gone.create_host_config = "1.41", lambda **_: {}
+    with pytest.raises(ContainerError, match=r"^the container of h1 does not start: the engine at .* does not do what it is asked"):
+        Container(gone, ORDER, ERRAND, tmp_path / "log")
+    container = Container.__new__(Container)
+    container._client, container.id = gone, "1"
+    assert container.why_it_ended().startswith("ended, and the Docker engine does not tell why")
+    assert not container.ran_out_of_memory()
+    for ask in (container.throttled_s, lambda: container.limit_cpus(1, 2)):
+        with pytest.raises(EngineError, match="see what it says"):
+            ask()

@@ -6,12 +6,14 @@ import json
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from testbed.containers.container import AttachedLines
+from testbed.containers.container import AttachedLines, ContainerError
 from testbed.containers.crew import ContainerWorkers
 from tests.unit.testbed.containers.test_containers_container import STDOUT, frame
+from workloads import herald
 
 
 class PretendedContainer:
@@ -20,12 +22,16 @@ class PretendedContainer:
     def __init__(self, folder, host: str, out_of_memory: bool = False) -> None:
         reader, self.writer = os.pipe()
         self.host, self.lines, self.out_of_memory = host, AttachedLines(reader, folder / "log"), out_of_memory
+        self.told: list[dict] = []
 
     def say(self, **message) -> None:
         os.write(self.writer, frame(STDOUT, json.dumps(message).encode() + b"\n"))
 
     def end(self) -> None:
         os.close(self.writer)
+
+    def tell(self, message) -> None:
+        self.told.append(message)
 
     def ran_out_of_memory(self) -> bool:
         return self.out_of_memory
@@ -38,6 +44,7 @@ class PretendedContainer:
 def crew(tmp_path):
     workers = ContainerWorkers.__new__(ContainerWorkers)
     workers._crew = [PretendedContainer(tmp_path, f"h{i}", out_of_memory=i == 2) for i in range(3)]
+    workers._idle = [PretendedContainer(tmp_path, "t1")]
     workers._ended = set()
     return workers
 
@@ -74,3 +81,22 @@ def test_a_container_that_ends_after_its_worker_is_no_failure(crew):
     crew._crew[0].end()
     assert [one["code"] for one in crew.hear()] == [0]
     assert crew.hear() == []
+
+
+def test_a_container_for_traffic_that_ends_is_heard_of_and_ends_the_run(crew):
+    assert crew._idle[0].lines in crew.lines
+    assert crew.hear() == []
+    crew._idle[0].end()
+    with pytest.raises(ContainerError, match=r"^the container of t1 was killed from outside$"):
+        crew.hear()
+
+
+def test_workers_may_add_to_the_stream_from_the_first_job_on_and_remove_nothing_of_others(crew, tmp_path):
+    os.mkfifo(tmp_path / herald.PIPE)
+    crew._stream, crew._logs = tmp_path, tmp_path / "logs"
+    crew._order = SimpleNamespace(user_id=os.getuid(), group_id=os.getgid())
+    before = tmp_path.stat().st_mode & 0o7777
+    assert before & 0o1022 == 0
+    crew.start(0, tmp_path / "job-0.json", 1)
+    assert tmp_path.stat().st_mode & 0o7777 == 0o1775
+    assert crew._crew[0].told == [{"job": str(tmp_path / "job-0.json"), "log": str(tmp_path / "logs" / "worker-0.log")}]

@@ -7,10 +7,10 @@ import socket
 import tempfile
 
 import pytest
-from docker.errors import ImageNotFound
+from docker.errors import APIError, ImageNotFound
 
 from testbed.containers import engine
-from testbed.containers.engine import EngineError, connect, fitting_image, require_gpus
+from testbed.containers.engine import EngineError, NoEngine, connect, fitting_image, require_gpus
 from testbed.containers.identity import PYTHON_LABEL, SOURCE_LABEL, python_version, source_digest
 
 OURS = {PYTHON_LABEL: python_version(), SOURCE_LABEL: source_digest()}
@@ -25,6 +25,8 @@ class PretendedEngine:
     def inspect_image(self, name):
         if name.startswith("absent") or name == "netsense-worker:absent":
             raise ImageNotFound("no such image")
+        if name == "a:b:c":
+            raise APIError("400", explanation="invalid reference format")
         return {"Id": "sha256:1", "Config": {"Labels": self.labels}}
 
     def info(self):
@@ -33,7 +35,7 @@ class PretendedEngine:
 
 def test_no_engine_is_told_with_how_to_get_one(monkeypatch, tmp_path):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-    with pytest.raises(EngineError, match=r"no Docker engine answers at .*docker\.sock: start it .* or install one"):
+    with pytest.raises(NoEngine, match=r"no Docker engine answers at .*docker\.sock: start it .* or install one"):
         connect()
 
 
@@ -42,8 +44,19 @@ def test_an_engine_that_was_killed_and_left_its_socket_is_no_engine(monkeypatch,
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    with pytest.raises(EngineError, match="no Docker engine answers"):
+    with pytest.raises(NoEngine, match="no Docker engine answers"):
         connect()
+
+
+def test_what_listens_and_is_no_engine_is_told_with_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setattr(engine, "TIMEOUT_S", 0.1)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "docker.sock"))
+        listener.listen()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+        with pytest.raises(EngineError, match=r"does not answer as one .*: start it again .* or have DOCKER_HOST name another") as refused:
+            connect()
+    assert refused.type is EngineError  # it is not to be taken for none
 
 
 def test_an_engine_elsewhere_is_refused(monkeypatch):
@@ -79,11 +92,17 @@ def test_no_permission_on_the_socket_is_told_as_such(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "remedy"), [("netsense-worker:absent", "`make images` makes it"), ("absent/own", "`docker pull absent/own`")]
 )
-def test_a_missing_image_is_told_with_how_to_get_it(name, remedy):
+def test_a_missing_image_is_told_with_how_to_get_it_and_who_was_asked(name, remedy, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/mine.sock")
     with pytest.raises(EngineError) as refused:
         fitting_image(PretendedEngine(), name)
-    assert f"the engine has no image {name}" in str(refused.value)
+    assert f"the engine at unix:///run/mine.sock has no image {name}" in str(refused.value)
     assert remedy in str(refused.value)
+
+
+def test_what_is_no_name_of_an_image_is_told_with_what_is():
+    with pytest.raises(EngineError, match=r"does not take a:b:c for an image \(invalid reference format\): write NAME or NAME:TAG"):
+        fitting_image(PretendedEngine(), "a:b:c")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +126,7 @@ def test_an_image_of_our_python_and_sources_is_taken():
 
 def test_gpus_need_a_runtime_for_them():
     require_gpus(PretendedEngine(runtimes=("runc", engine.GPU_RUNTIME)))
-    with pytest.raises(EngineError, match="NVIDIA Container Toolkit"):
+    with pytest.raises(EngineError, match=r"NVIDIA Container Toolkit .*nvidia-ctk runtime configure"):
         require_gpus(PretendedEngine())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from docker.errors import APIError, NotFound
+from docker.errors import APIError, DockerException, NotFound
 
 from testbed.containers import order, removal
 from testbed.containers.engine import EngineError
@@ -26,19 +26,23 @@ EXPERIMENT = {
 class PretendedEngine:
     """Has containers, and remembers which were removed."""
 
-    def __init__(self, containers=(), fault: Exception | None = None) -> None:
+    def __init__(self, containers=(), fault: Exception | None = None, later=()) -> None:
         self._containers, self.fault, self.removed, self.waited = list(containers), fault, [], []
+        self.later = list(later)  # those that it is still making: they are there from the second look on
 
     def containers(self, all, filters):
+        there, self._containers, self.later = self._containers, [*self._containers, *self.later], []
         name, _, value = filters["label"].partition("=")
-        return [one for one in self._containers if name in one["Labels"] and (not value or one["Labels"][name] == value)]
+        wanted = [one for one in there if name in one["Labels"] and (not value or one["Labels"][name] == value)]
+        return [one for one in wanted if one["Id"] not in self.removed]
 
     def remove_container(self, container, force, v):
         if self.fault:
             raise self.fault
         self.removed.append(container)
 
-    def wait(self, container, condition):
+    def wait(self, container, timeout, condition):
+        assert timeout > 0
         self.waited.append((container, condition))
 
     def close(self):
@@ -62,6 +66,8 @@ def test_hosts_of_an_experiment_file():
     [
         ({"kind": "container", "imgae": "x"}, "did you mean 'image'"),
         ({"kind": "container", "image": "no spaces allowed"}, "image"),
+        ({"kind": "container", "image": "netsense-worker:"}, "image"),
+        ({"kind": "container", "image": "a:b:c"}, "image"),
         ({"kind": "container", "memory": "1kB"}, "memory"),
         ({"kind": "container", "gpus": -1}, "gpus"),
         ({"kind": "process", "gpus": 1}, "gpus"),
@@ -70,6 +76,21 @@ def test_hosts_of_an_experiment_file():
 def test_what_cannot_be_meant_is_refused(hosts, words):
     with pytest.raises(SpecError, match=words):
         from_mapping({**EXPERIMENT, "hosts": hosts})
+
+
+@pytest.mark.parametrize("image", ["localhost:5000/mine/worker:v1.2", "netsense-worker:A_1", f"worker@sha256:{'0' * 64}"])
+def test_every_name_that_an_image_can_have_is_taken(image):
+    assert from_mapping({**EXPERIMENT, "hosts": {"kind": "container", "image": image}}).hosts.image == image
+
+
+def test_without_what_tells_of_gpus_the_refusal_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError, match=r"there is no nvidia-smi .* leave gpus out"):
+        order._gpus()
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho no devices were found\nexit 6\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    with pytest.raises(EngineError, match=r"nvidia-smi finds none \(no devices were found\)"):
+        order._gpus()
 
 
 def test_gpus_are_dealt_out_in_turn_and_shared_where_there_are_too_few():
@@ -96,6 +117,8 @@ def container(identity: str, owner: object, **labels: str):
 def test_only_containers_whose_run_is_gone_are_reaped(monkeypatch):
     dead = {**this_process(), "started": 1}
     pretended = PretendedEngine([container("dead", dead), container("alive", this_process()), container("other", "not ours")])
+    pretended._containers += [container("list", "[1]"), container("number", "7")]
+    pretended._containers.append(container("elsewhere", {**dead, "pid_namespace": 1}))
     pretended._containers.append({"Id": "foreign", "Labels": {}})
     monkeypatch.setattr(removal, "connect", lambda: pretended)
     assert len(list(reap())) == 1
@@ -105,6 +128,35 @@ def test_only_containers_whose_run_is_gone_are_reaped(monkeypatch):
 def test_without_an_engine_there_is_nothing_to_reap(monkeypatch, tmp_path):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     assert list(reap()) == []
+
+
+def test_an_engine_that_may_not_be_asked_is_told_by_the_reaper(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
+    with pytest.raises(EngineError, match="name a unix:// socket"):
+        list(reap())
+
+
+def test_an_engine_that_goes_away_is_told_by_the_reaper_in_a_sentence(monkeypatch):
+    pretended = PretendedEngine([container("dead", {**this_process(), "started": 1})], fault=ConnectionError("aborted"))
+    monkeypatch.setattr(removal, "connect", lambda: pretended)
+    with pytest.raises(EngineError, match=r"^the engine at .* does not do what it is asked \(aborted\): see what it says"):
+        list(reap())
+
+
+def test_what_an_engine_was_still_making_when_its_run_was_killed_is_reaped_too(monkeypatch):
+    dead = {**this_process(), "started": 1}
+    pretended = PretendedEngine([container("first", dead)], later=[container("second", dead)])
+    monkeypatch.setattr(removal, "connect", lambda: pretended)
+    assert len(list(reap())) == 2
+    assert pretended.removed == ["first", "second"]
+
+
+def test_what_an_engine_was_still_making_when_a_run_broke_off_goes_too(monkeypatch):
+    pretended = PretendedEngine(later=[container("late", this_process(), **{removal.RUN_LABEL: "mine"})])
+    monkeypatch.setattr(removal, "connect", lambda: pretended)
+    with pytest.raises(KeyboardInterrupt), cleared("mine"):
+        raise KeyboardInterrupt
+    assert pretended.removed == ["late"]
 
 
 def test_a_run_leaves_none_of_its_own_and_all_of_the_others(monkeypatch):
@@ -118,6 +170,14 @@ def test_a_run_leaves_none_of_its_own_and_all_of_the_others(monkeypatch):
 
 def test_an_engine_that_is_gone_does_not_hide_why_a_run_ended(monkeypatch, tmp_path):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    with pytest.raises(RuntimeError, match="the reason"), cleared("mine"):
+        raise RuntimeError("the reason")
+
+
+@pytest.mark.parametrize("fault", [ConnectionError("aborted"), APIError("worse"), DockerException("odd")])
+def test_a_clean_up_that_fails_does_not_hide_why_a_run_ended(monkeypatch, fault):
+    pretended = PretendedEngine([container("mine", this_process(), **{removal.RUN_LABEL: "mine"})], fault=fault)
+    monkeypatch.setattr(removal, "connect", lambda: pretended)
     with pytest.raises(RuntimeError, match="the reason"), cleared("mine"):
         raise RuntimeError("the reason")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -242,3 +243,13 @@ def test_a_child_that_ends_before_the_event_is_not_waited_for(start):
     child.tell({"say": events("starting"), "end": 1})
     with pytest.raises(ChildEnded, match=r"^echoing ended with code 1$"):
         child.wait_for("ready", PATIENCE_S)
+
+
+def test_whoever_was_killed_with_our_words_unread_has_ended():
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.send(b"unread")
+        theirs.close()
+        lines = JsonLines(ours.fileno())
+        assert lines.read(PATIENCE_S) == []
+        assert lines.ended
