@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 ATTEMPTS = 2  # a run that failed or was not faithful is done once more; the first is kept in its folder `earlier`
+PATIENT_ATTEMPTS = 4  # by one command, while it is the machine's host that keeps a run from being faithful: it takes the processors away
 
 State = Literal["done", "due", "left"]
 

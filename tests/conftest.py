@@ -13,11 +13,15 @@ settings.load_profile("shared machine")
 
 @pytest.fixture(scope="session")
 def emulation():
-    """Need root and the emulation's tools; without them the test is skipped, with the reason."""
+    """Need root and the emulation's tools; without them the test is skipped, with the reason.
+
+    What the machine carries is measured here, once, and not while a test waits for its run to begin.
+    """
     try:
         machine.require_emulation()
     except machine.MachineError as reason:
         pytest.skip(str(reason))
+    machine.ceiling_bps(1500, machine.has_kernel_datapath())
 
 
 @pytest.fixture(autouse=True)

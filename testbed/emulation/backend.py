@@ -22,6 +22,7 @@ from testbed.emulation.sandboxes import Sandboxes
 from testbed.ownership import give_to_caller
 from testbed.record import RunFolder
 
+SOCKET = "api.sock"
 TICK_S = 0.5
 LOG_LINES = 12
 
@@ -59,6 +60,7 @@ def execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, 
 
 def _execute(plan: RunPlan, folder: RunFolder, tell: Tell, sandboxes: Sandboxes, listen: tuple[str, int] | None) -> None:
     log = folder.logs / "sandbox.log"
+    (folder.stream / SOCKET).symlink_to(f"../{SOCKET}")  # for people: containers see the stream folder, and not what this leads to
     following = _Following(sandboxes.process(log), plan, folder, tell, listen)
     code: int | None = None
     try:
@@ -109,6 +111,7 @@ class _Following:
             self._api.close()
         if self._live is not None:
             self._live.close()
+        (self._folder.stream / SOCKET).unlink(missing_ok=True)
 
     def _note(self, message: dict[str, Any]) -> None:
         now, folder = time.monotonic(), self._folder
@@ -148,17 +151,18 @@ class _Following:
 
     def _serve(self) -> None:
         """Open the API, without TCP if that cannot be had; a run does not fail for it."""
-        plan, stream = self._plan, self._folder.stream
+        plan, folder = self._plan, self._folder
+        socket = folder.path / SOCKET
         try:
-            self._live = LiveRun(self._folder.manifest["experiment"], plan.run, plan.network, stream / "board.bin", self.ask)
+            self._live = LiveRun(folder.manifest["experiment"], plan.run, plan.network, folder.stream / "board.bin", self.ask)
             self._live.hear({"event": "installed", "paths": self._paths})
             try:
-                self._api = Api(self._live, stream / "api.sock", self._listen)
+                self._api = Api(self._live, socket, self._listen)
             except ApiError as error:
                 self._tell_of_no_api(str(error))
-                self._api = Api(self._live, stream / "api.sock")
+                self._api = Api(self._live, socket)
             self._api.start()
-            give_to_caller(stream)
+            give_to_caller(socket)
         except (ApiError, BoardError, OSError) as error:
             self._tell_of_no_api(f"nobody can watch this run: {error}")
 

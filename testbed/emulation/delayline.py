@@ -4,7 +4,9 @@ Speaks JSON lines. First line in: {"directions": [{"name", "from", "to", "delay_
 "frame_bytes": n, "redraw_s": seconds}; answer {"event": "ready"}. Then {"set": name, "delay_s": ...} changes a direction in
 place, and {"stats": true} answers with counters and a histogram of lateness. It ends when its input closes.
 
-A frame is due at the kernel's arrival stamp + the hold time, so a late wake-up is not added to the delay but shows as lateness.
+A frame is due at the kernel's arrival stamp + the hold time, so a late wake-up is not added to the delay but shows as lateness. For the
+same reason nothing has to be read when it comes, only before it is due: while frames are held the loop sleeps until the next is due, and
+then reads whatever has come meanwhile, and sends whatever is due or nearly so. Reading never keeps frames that are due waiting.
 Jitter is redrawn every 50 ms (`redraw_s`), not per frame, and never overtakes: a draw per frame into a FIFO would raise the mean under
 load.
 """
@@ -31,6 +33,9 @@ LATENESS_BUCKET_S = 10e-6
 LATENESS_BUCKETS = 2000  # the last one takes everything later
 REALTIME_PRIORITY = 25
 LONGEST_STAY_S = 0.1  # in the socket, before it is read: an older stamp is a clock that was set
+EARLY_S = 0.1e-3  # a frame may go this much before its time, beside one that is due: half as many wake-ups
+LEAST_BLIND_HOLD_S = 0.4e-3  # where frames are held for less, each wakes the loop as it comes
+LONGEST_NAP_S = 2e-3  # after which orders are heard
 
 _SOL_PACKET = 263
 _PACKET_IGNORE_OUTGOING = 23
@@ -39,7 +44,6 @@ _SO_SNDBUFFORCE = 32
 _SO_RCVBUFFORCE = 33
 _SO_TIMESTAMPNS = 35
 _BUFFER_BYTES = 32 << 20
-_BURST_FRAMES = 64
 _TIMESPEC = struct.Struct("@qq")
 
 
@@ -81,9 +85,9 @@ class Direction:
         self.held.append((due, frame))
 
     def release(self, now: float) -> None:
-        """Send every frame that is due."""
+        """Send every frame that is due, or nearly."""
         held = self.held
-        while held and held[0][0] <= now:
+        while held and held[0][0] <= now + EARLY_S:
             due, frame = held.popleft()
             try:
                 self.target.send(frame)
@@ -92,7 +96,7 @@ class Direction:
                 continue
             self.frames += 1
             self.sent_bytes += len(frame)
-            self.lateness[min(int((now - due) / LATENESS_BUCKET_S), LATENESS_BUCKETS)] += 1
+            self.lateness[min(int(max(0.0, now - due) / LATENESS_BUCKET_S), LATENESS_BUCKETS)] += 1
 
     def change(self, order: dict[str, Any]) -> None:
         """Adopt new values; frames already held keep their time."""
@@ -100,6 +104,11 @@ class Direction:
         self.jitter_s = order.get("jitter_s", self.jitter_s)
         self.loss = order.get("loss", self.loss)
         self.redraw_at = 0.0
+
+    @property
+    def least_hold_s(self) -> float:
+        """Return the shortest time that a frame may be held."""
+        return max(0.0, self.delay_s - self.jitter_s)
 
     def stats(self) -> dict[str, Any]:
         """Return the counters since the start, the histogram as {bucket: count}."""
@@ -120,7 +129,7 @@ class DelayLine:
         """Open the interfaces that the configuration names."""
         self._frame_bytes = config["frame_bytes"]
         self._sockets: dict[str, socket.socket] = {}
-        self._by_source: dict[socket.socket, Direction] = {}
+        self._by_source: dict[int, tuple[socket.socket, Direction]] = {}
         self._socket_drops = 0
         self.directions: dict[str, Direction] = {}
         for entry in config["directions"]:
@@ -134,39 +143,55 @@ class DelayLine:
                 config["redraw_s"],
             )
             self.directions[entry["name"]] = direction
-            self._by_source[self._open(entry["from"])] = direction
+            source = self._open(entry["from"])
+            self._by_source[source.fileno()] = (source, direction)
+        self._all = list(self.directions.values())
+        self._least_hold_s = min(direction.least_hold_s for direction in self._all)
 
     def serve(self, control_fd: int) -> None:
         """Move frames until the control input closes."""
-        sources = list(self._by_source)
-        watched: list[Any] = [*sources, control_fd]
-        directions = list(self.directions.values())
+        arrivals = select.epoll()
+        for descriptor in (*self._by_source, control_fd):
+            arrivals.register(descriptor, select.EPOLLIN)
         while True:
-            now = time.monotonic()
-            due = min((d.held[0][0] for d in directions if d.held), default=now + 1.0)
-            readable, _, _ = select.select(watched, [], [], max(0.0, due - now))
-            for source in readable:
-                if source is control_fd:
-                    if not self._obey(control_fd):
+            self._rest(arrivals)
+            while ready := arrivals.poll(0):  # a frame of each source in turn, so that those due meanwhile need not wait
+                now = time.monotonic()
+                offset = time.time() - now  # stamps are wall-clock, and it may be set meanwhile: due times must not jump with it
+                for descriptor, _ in ready:
+                    if descriptor != control_fd:
+                        self._receive(*self._by_source[descriptor], now, offset)
+                    elif not self._obey(control_fd):
                         return
-                else:
-                    self._receive(source, self._by_source[source])
-            now = time.monotonic()
-            for direction in directions:
-                direction.release(now)
+                self._release()
+            self._release()
 
-    def _receive(self, source: socket.socket, direction: Direction) -> None:
-        now = time.monotonic()
-        offset = time.time() - now  # arrival stamps are wall-clock, and it may be set meanwhile: due times must not jump with it
-        for _ in range(_BURST_FRAMES):
-            try:
-                frame, ancillary, _, _ = source.recvmsg(self._frame_bytes, 64)
-            except BlockingIOError:
-                return
-            except OSError:  # the interface went down; frames come again when it is up
-                return
-            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
-            direction.take(frame, max(now - LONGEST_STAY_S, min(now, seconds + nanoseconds * 1e-9 - offset)))
+    def _rest(self, arrivals: select.epoll) -> None:
+        """Sleep until something is due, or has come that must be seen before that."""
+        dues = [direction.held[0][0] for direction in self._all if direction.held]
+        if not dues:
+            arrivals.poll()
+            return
+        rest_s = min(dues) - time.monotonic()
+        if rest_s <= 0:
+            return
+        if self._least_hold_s >= LEAST_BLIND_HOLD_S:
+            time.sleep(min(rest_s, self._least_hold_s / 2, LONGEST_NAP_S))
+        else:
+            select.select([arrivals], [], [], rest_s)
+
+    def _release(self) -> None:
+        for direction in self._all:
+            if direction.held:
+                direction.release(time.monotonic())
+
+    def _receive(self, source: socket.socket, direction: Direction, now: float, offset: float) -> None:
+        try:
+            frame, ancillary, _, _ = source.recvmsg(self._frame_bytes, 64)
+        except OSError:  # nothing there after all, or the interface went down; frames come again when it is up
+            return
+        seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+        direction.take(frame, max(now - LONGEST_STAY_S, min(now, seconds + nanoseconds * 1e-9 - offset)))
 
     def _obey(self, control_fd: int) -> bool:
         data = os.read(control_fd, 1 << 16)
@@ -176,6 +201,7 @@ class DelayLine:
             order = json.loads(line)
             if "set" in order:
                 self.directions[order["set"]].change(order)
+                self._least_hold_s = min(direction.least_hold_s for direction in self._all)
             else:
                 _say({"event": "stats", "socket_drops": self._drops(), "directions": {n: d.stats() for n, d in self.directions.items()}})
         return True

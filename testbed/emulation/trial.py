@@ -18,15 +18,17 @@ import numpy as np
 from testbed.emulation import sandbox
 from testbed.emulation.counters import Counter, realtime
 from testbed.emulation.delay import has_netem
-from testbed.emulation.fidelity import Floats, fidelity
+from testbed.emulation.fidelity import Floats, fidelity, worst_of
 from testbed.emulation.iperf import send, serve, udp_options
 from testbed.emulation.network import EmulatedNetwork, Queue, Transport
 from testbed.emulation.roundtrips import measure_rtts
+from testbed.emulation.usage import Stolen
 from topologies import LinkSpec, dumbbell, star
 from topologies.load import ring_hops
 
 FLOWS = 4
 FLOW_START_S = 0.5
+QUEUES_FILL_WITHIN_S = 2.0  # of flows that start slowly, as the first ones after installation do
 FLOW_SECONDS = 1.0
 LONGEST_FLOW_S = 30
 OVERLOAD = 1.1
@@ -37,8 +39,8 @@ WATCH_INTERVAL_S = 0.002
 TRIAL_DELAY_S = 0.005
 
 
-def carries(rate_bps: float, mtu: int, kernel_datapath: bool) -> bool:
-    """Overload a dumbbell's bottleneck both ways by a ring of UDP flows; tell whether it still delivers its rate."""
+def carries(rate_bps: float, mtu: int, kernel_datapath: bool) -> dict[str, Any]:
+    """Overload a dumbbell's bottleneck both ways by a ring of UDP flows; tell whether it still delivers its rate, and what was seen."""
     description = dumbbell(FLOWS, LinkSpec(rate_bps, CEILING_DELAY_S), LinkSpec(2 * rate_bps)).with_queues_fixed(mtu)
     network = EmulatedNetwork(description, mtu, Transport(), kernel_datapath, seed=1, log_dir=sandbox.PRIVATE_DIR)
     measure_rtts(network)
@@ -47,14 +49,34 @@ def carries(rate_bps: float, mtu: int, kernel_datapath: bool) -> bool:
         source, target = path[0].source, path[-1].target
         serve(network, target)
         flows.append(send(network, source, target, *udp_options(mtu, OVERLOAD * rate_bps), "-t", str(LONGEST_FLOW_S)))
-    time.sleep(FLOW_START_S)
     queues = [queue for queue in network.queues if queue.direction.bottleneck]
+    _await_backlog(queues)
+    time.sleep(FLOW_START_S)
+    stolen = Stolen()
     with realtime():
         samples = watch_queues(queues, FLOW_SECONDS)
+    stolen_share = stolen.share()
     for flow in flows:
         flow.kill()
     judged = [fidelity(*columns) for columns in samples]
-    return all(one.value is not None and one.value >= LEAST_FIDELITY and one.coverage >= LEAST_COVERAGE for one in judged)
+    delivered = worst_of(judged).value if all(one.value is not None for one in judged) else None
+    coverage = min(one.coverage for one in judged)
+    return {
+        "carried": delivered is not None and delivered >= LEAST_FIDELITY and coverage >= LEAST_COVERAGE,
+        "delivered": delivered,
+        "coverage": coverage,
+        "stolen": stolen_share,
+    }
+
+
+def _await_backlog(queues: list[Queue]) -> None:
+    """Wait until every queue is filling; not for long, as it never is where the machine cannot bring that much traffic up to it."""
+    deadline = time.monotonic() + QUEUES_FILL_WITHIN_S
+    for queue in queues:
+        counter = Counter(queue)
+        while not counter.read().backlog_bytes and time.monotonic() < deadline:
+            time.sleep(WATCH_INTERVAL_S)
+        counter.close()
 
 
 def watch_queues(queues: list[Queue], seconds: float) -> list[Floats]:

@@ -30,7 +30,7 @@ def snapshot(
         totals = [_schedstat(folder) for folder in folders_of_role]
         cpu[role] = sum(ran for ran, _ in totals)
         waited[role] = sum(wait for _, wait in totals)
-    busy_s, steal_s = _machine_cpu()
+    busy_s, steal_s = machine_cpu()
     return {
         "mono_s": time.monotonic(),
         "cpu_s": cpu,
@@ -63,10 +63,23 @@ def _schedstat(process: Path) -> tuple[float, float]:
     return ran / 1e9, waited / 1e9
 
 
-def _machine_cpu() -> tuple[float, float]:
+def machine_cpu() -> tuple[float, float]:
+    """Return the seconds all processors were busy, and those that a virtual machine's host took away from them."""
     fields = [int(value) for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
     user, nice, system, _idle, _iowait, irq, softirq, steal = fields[:8]
     return (user + nice + system + irq + softirq) * _TICK_S, steal * _TICK_S
+
+
+class Stolen:
+    """What a virtual machine's host takes of its processors from now on."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self._began_s, self._before_s = time.monotonic(), machine_cpu()[1]
+
+    def share(self) -> float:
+        """Return how much of them it has taken, as a share of all their time."""
+        return (machine_cpu()[1] - self._before_s) / (time.monotonic() - self._began_s) / (os.cpu_count() or 1)
 
 
 def _softnet_drops() -> int:

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+COMPLETE = (0, 3)  # exit codes; 3: complete, and a busy machine made a run one not to be believed
+BUSY = ("INVALID", "not faithful", "too busy")  # what a run says of its network when the machine had no time for it
+CALM_TRIES = 3
 MARK = "TESTBED_TEST_MARK"
 TINY = """
 name: {name}
@@ -34,6 +37,15 @@ def command(experiment: Path, *options: str, report: bool = False) -> list[str]:
     """Return the command line of a run whose results go beside the experiment file; drawing its figures takes seconds more."""
     run = [sys.executable, "-m", "testbed", "run", str(experiment), "--results", str(experiment.parent / "results")]
     return [*run, *options] if report else [*run, *options, "--no-report"]
+
+
+def run_when_calm(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; again, twice at most, if its network was not to be believed, and for no other reason."""
+    for _ in range(CALM_TRIES):
+        done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s)
+        if done.returncode == 0 or not any(words in done.stdout + done.stderr for words in BUSY):
+            break
+    return done
 
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:

@@ -1,12 +1,11 @@
 """A whole experiment, from the file to the figures, on a real network with real training."""
 
 import json
-import subprocess
 
 import pandas as pd
 import pytest
 
-from tests.emulation.experiments import ROOT, command, manifest, write_tiny
+from tests.emulation.experiments import command, manifest, run_when_calm, write_tiny
 
 pytestmark = pytest.mark.usefixtures("emulation")
 
@@ -14,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("emulation")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     experiment = write_tiny(tmp_path_factory.mktemp("whole"), seconds=5, schemes="none, topk-0.01")
-    done = subprocess.run(command(experiment, "--json", report=True), cwd=ROOT, capture_output=True, text=True, timeout=280)
+    done = run_when_calm(command(experiment, "--json", report=True), timeout_s=280)
     assert done.returncode == 0, done.stderr + done.stdout
     folder = experiment.parent / "results" / "tiny"
     assert json.loads(done.stdout)["folder"] == str(folder)

@@ -7,12 +7,11 @@ import sys
 
 import pytest
 
-from tests.emulation.experiments import ROOT, look_at_machine, manifest, start, wait_until
+from tests.emulation.experiments import COMPLETE, ROOT, look_at_machine, manifest, start, wait_until
 
 pytestmark = pytest.mark.usefixtures("emulation")
 
 RUNS = ["none_rate-10mbit", "none_rate-20mbit"]
-COMPLETE = (0, 3)  # 3: complete, and a busy machine made a run one not to be believed
 SWEPT = """
 name: swept
 topology: {kind: star, workers: 2, link: {rate: 10mbit, delay: 2ms}}

@@ -27,7 +27,7 @@ def make_able(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(machine, "missing_packages", list)
     monkeypatch.setattr(machine, "has_kernel_datapath", lambda: False)
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 250e6)
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring, anew: 250e6)
     monkeypatch.setattr(machine, "congestion_controls", lambda: ["reno", "cubic"])
     monkeypatch.setattr(machine, "versions", dict)
     monkeypatch.setattr(machine, "git_commit", lambda: None)
@@ -43,11 +43,15 @@ class PretendedExperiment:
         self.folder = self.results / "small"
         self.output = io.StringIO()
         self.executed: list[str] = []
+        self.stolen = 0.0  # the share of the processors that the machine's host takes
+        self.waited: list[str] = []  # runs that waited for a calm moment before they were done once more
         self.verdicts: dict[str, list[list[str]]] = {}  # run -> what is wrong with each attempt; nothing unless told
         self.fault: BaseException | None = None  # of every run
         self.faults: dict[str, list[BaseException | None]] = {}  # run -> that of each attempt
         self.write(**BASE)
         monkeypatch.setattr(runner.backend, "execute", self.execute)
+        monkeypatch.setattr(runner.Stolen, "share", lambda _: self.stolen)
+        monkeypatch.setattr(runner, "await_calm", lambda waiting: self.waited.append(self.executed[-1]))
         monkeypatch.setattr(runner, "judge", self.judge)
 
     def write(self, **content):

@@ -58,7 +58,7 @@ def test_missing_packages_are_refused_with_the_command_that_installs_them(monkey
 
 
 def test_more_traffic_than_the_machine_carries_is_refused_with_both_numbers_and_three_ways_out(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 200e6)
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring, anew: 200e6)
     found = reasons(schemes=["none"])
     assert found == [
         "none: the workers could ask 240 Mbit/s of the switches, and this machine carries 200 at MTU 1500: "
@@ -67,7 +67,7 @@ def test_more_traffic_than_the_machine_carries_is_refused_with_both_numbers_and_
 
 
 def test_the_ceiling_is_that_of_each_runs_frames(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: {1500: 200e6, 9000: 800e6}[mtu])
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring, anew: {1500: 200e6, 9000: 800e6}[mtu])
     assert reasons(topology={**DUMBBELL, "mtu": 9000}) == []
     found = reasons(schemes=["none"], sweep={"topology.bottleneck.rate": ["10mbit", "40mbit"]})
     assert len(found) == 1
@@ -75,12 +75,27 @@ def test_the_ceiling_is_that_of_each_runs_frames(monkeypatch):
 
 
 def test_schemes_over_the_same_network_are_refused_once(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 200e6)
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring, anew: 200e6)
     assert len(reasons()) == 1
 
 
+def test_a_ceiling_that_is_too_low_is_measured_once_more_before_anything_is_refused(monkeypatch):
+    asked = []
+
+    def ceiling(mtu, kernel_datapath, measuring, anew):
+        asked.append(anew)
+        return 300e6 if True in asked else 200e6
+
+    monkeypatch.setattr(machine, "ceiling_bps", ceiling)
+    assert reasons() == []
+    assert asked.count(True) == 1
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring, anew: asked.append(anew) or 200e6)
+    assert len(reasons()) == 1
+    assert asked.count(True) == 2  # once for all its runs
+
+
 def test_background_traffic_counts_towards_the_ceiling(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: 245e6)
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring, anew: 245e6)
     flow = {"at": "1s", "background": {"from": "h1", "to": "h4", "protocol": "udp", "rate": "3mbit"}}
     experiment = from_mapping({**BASE, "schemes": ["none"], "conditions": [flow]})
     with pytest.raises(Refusal, match="none: the workers and background traffic could ask 246 Mbit/s of the switches"):
@@ -88,7 +103,7 @@ def test_background_traffic_counts_towards_the_ceiling(monkeypatch):
 
 
 def test_force_does_not_ask_for_the_ceiling(monkeypatch):
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: pytest.fail("asked"))
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring, anew: pytest.fail("asked"))
     assert reasons(Options(force=True)) == []
 
 
@@ -101,7 +116,7 @@ def test_a_missing_data_set_is_refused_once_with_where_to_get_it(tmp_path):
 
 def test_every_reason_is_told_at_once_and_nothing_is_measured_for_it(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring: pytest.fail("measured"))
+    monkeypatch.setattr(machine, "ceiling_bps", lambda mtu, kernel_datapath, measuring, anew: pytest.fail("measured"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     found = reasons(backend="simulated", workload={**TRAIN, "data_dir": str(tmp_path)}, hosts={"kind": "container", "image": "x"})
     assert len(found) == 4
@@ -127,7 +142,7 @@ def test_marking_is_refused_while_no_queue_can_mark():
 
 
 def test_a_ceiling_that_cannot_be_measured_is_a_refusal(monkeypatch):
-    def failing(mtu, kernel_datapath, measuring):
+    def failing(mtu, kernel_datapath, measuring, anew):
         raise MachineError("the trial of this machine's 1500 failed: no htb")
 
     monkeypatch.setattr(machine, "ceiling_bps", failing)
@@ -214,6 +229,7 @@ def test_a_run_that_was_not_faithful_is_done_once_more_and_the_first_is_kept(exp
     experiment.verdicts["none"] = [["the bottleneck was slow"]]
     experiment.run()
     assert experiment.executed == ["none", "none", "fp16"]
+    assert experiment.waited == ["none"]  # for a calm moment, and the others for nothing
     manifest = experiment.manifest("none")
     assert manifest["valid"]
     assert manifest["earlier_attempts"] == [
@@ -229,6 +245,20 @@ def test_a_run_that_was_not_faithful_twice_stays_invalid(experiment):
     experiment.run()
     assert experiment.executed == ["none", "none", "fp16"]
     assert experiment.manifest("none")["invalid_reasons"] == ["slow again"]
+
+
+def test_a_run_that_the_machines_host_spoils_has_four_attempts(experiment):
+    experiment.stolen = 0.05
+    experiment.verdicts["none"] = [["slow"]] * 9
+    experiment.verdicts["fp16"] = [["slow"], ["slow"]]
+    experiment.run()
+    assert experiment.executed == ["none"] * 4 + ["fp16"] * 3
+    assert [one["attempt"] for one in experiment.manifest("none")["earlier_attempts"]] == [1, 2, 3]
+    assert experiment.manifest("fp16")["valid"]
+    experiment.executed.clear()
+    experiment.fault = RunFailed("worker 2 was killed by signal 9")  # which is nobody else's
+    experiment.run()
+    assert experiment.executed == ["none", "fp16"]
 
 
 def test_a_network_that_fails_its_verification_is_built_once_more(experiment):

@@ -183,6 +183,19 @@ def test_a_run_can_be_watched_and_steered_while_it_goes_on(runner):
         client.paths()
 
 
+def test_the_socket_alone_is_given_to_the_user_and_is_not_in_the_folder_that_workers_see(runner, monkeypatch):
+    given, folder = [], runner.folder
+
+    def give(path):
+        given.append((path, path.is_socket(), (folder.stream / "api.sock").readlink()))
+
+    monkeypatch.setattr("testbed.emulation.backend.give_to_caller", give)
+    runner.make_board()
+    runner.run(BOOTED, VERIFIED, DONE)
+    assert given == [(folder.path / "api.sock", True, Path("../api.sock"))]
+    assert not any(path.name == "api.sock" for path in folder.path.rglob("*"))  # at the end
+
+
 def test_a_run_without_a_board_cannot_be_watched_but_goes_on(runner):
     runner.run(BOOTED, VERIFIED, {"event": "controller", "message": {"event": "link_down", "link": "bottleneck"}}, DONE)
     text, _ = runner.events()["no_api"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -59,13 +60,14 @@ class Finished:
 
     def __init__(self) -> None:
         self.before, self.first, self.last, self.after = (snapshot(mono_s) for mono_s in (1.0, 10.0, 20.0, 25.0))
-        self.network = NETWORK
+        self.network, self.dilation = NETWORK, 1.0
         self.fidelity, self.links, self.steps = FAITHFUL, sampled(), stepped()
         self.workers = [{"parameter_digest": "a", "messages": 0} for _ in range(2)]
 
     def checks(self, measured: bool = True) -> dict:
         windows = (Window(self.first, self.last) if measured else None), Window(self.before, self.after)
-        found = checks(Evidence(self.network, 1500, self.steps, self.links, self.links, self.workers, self.fidelity, 10.0, 20.0, *windows))
+        seen = (self.network, 1500, self.steps, self.links, self.links, self.workers, self.fidelity, 10.0, 20.0, *windows)
+        found = checks(replace(Evidence(*seen), dilation=self.dilation))
         assert len({check.name for check in found}) == len(found)
         return {check.name: check for check in found}
 
@@ -181,6 +183,16 @@ def test_lateness_is_limited_to_a_millisecond_or_a_twentieth_of_the_delay(run, d
     assert found.value == pytest.approx((bucket + 1) * 10e-6)
     assert found.ok is ok
     assert ok or f"frames of {direction} over {(bucket + 1) / 100:.2f} ms late" in found.text
+
+
+@pytest.mark.parametrize(
+    ("dilation", "bucket", "ok"),
+    [(5.0, 498, True), (5.0, 499, False), (100.0, 1998, True), (100.0, 2000, False)],  # 5 ms of the machine's; beyond 20 ms nobody knows
+)
+def test_lateness_is_limited_in_the_experiments_time(run, dilation, bucket, ok):
+    run.dilation = dilation
+    run.line(FORWARD)["lateness"] = {str(bucket): 100}
+    assert run.checks()[f"lateness {FORWARD}"].ok is ok
 
 
 def test_a_run_without_a_delay_element_is_not_asked_about_it(run):
