@@ -157,14 +157,14 @@ def reproduce(
         for job in [] if no_run else todo:
             _run(job.file, job.options, "the same command goes on", as_json)
     try:
-        concluded = reproducing.conclude(asked, todo, results, scale.value)
+        concluded = reproducing.conclude(asked, results, scale.value, experiments)
     except DiskFull as error:
         _fail(str(error), FAILED)
     if as_json:
         print(json.dumps({"folder": str(concluded.folder), "claims": concluded.rows}, indent=1))
     else:
         reproducing.show(concluded, console)
-    _exit_by(job.folder / run.slug / "manifest.json" for job, plan in zip(todo, plans, strict=False) for run in plan.runs)
+    _exit_by(Path(plan.folder, run.slug) / "manifest.json" for plan in plans for run in plan.runs)
 
 
 @app.command()
@@ -220,12 +220,17 @@ def doctor(
 
 @app.command()
 def clean(results: Results = Path("results")) -> None:
-    """Tidy up after killed runs: mark their folders; nothing of a living run is touched."""
+    """Tidy up after killed runs: mark their folders, remove their containers; nothing of a living run is touched."""
     from testbed.clean import clean as tidy
+    from testbed.containers.engine import EngineError
 
-    done = list(tidy(results))
-    for sentence in done:
-        console.print(sentence, soft_wrap=True)
+    done = []
+    try:
+        for sentence in tidy(results):
+            console.print(sentence, soft_wrap=True)
+            done.append(sentence)
+    except EngineError as error:
+        _fail(f"containers of killed runs were not looked for: {error}", FAILED)
     if not done:
         console.print("nothing to clean")
 

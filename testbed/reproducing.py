@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +14,21 @@ from rich.console import Console
 from rich.table import Table
 
 import analysis
+from analysis.load import Results
 from analysis.papers import Paper, hold, papers, write
 from analysis.papers.claims import Finding, Study
 from analysis.papers.table import rows
-from testbed import disk
+from testbed import disk, spec
 from testbed.errors import Refusal
 from testbed.ownership import give_to_caller
-from testbed.planning import Options
+from testbed.planning import SWEEP_REMEDY, Options
+from testbed.record import read_json
 from testbed.schedule import Schedule
 from testbed.spec.loading import put
 
 HEADINGS = {
-    "quick": "Made by `make reproduce SCALE=quick`: short runs, one seed.",
-    "full": "Made by `make reproduce`.",
+    "quick": "Made by `make reproduce SCALE=quick`, or by `testbed reproduce PAPER --scale quick`: short runs, one seed.",
+    "full": "Made by `make reproduce`, or by `testbed reproduce PAPER`.",
 }
 
 
@@ -36,11 +40,6 @@ class Job:
     file: Path
     options: Options
 
-    @property
-    def folder(self) -> Path:
-        """Return its results folder."""
-        return self.options.results / self.study.experiment
-
 
 @dataclass(frozen=True)
 class Conclusion:
@@ -49,6 +48,7 @@ class Conclusion:
     findings: list[Finding]
     folder: Path
     paths: list[Path]
+    complaints: list[str]  # of reports that could not be written
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -72,15 +72,18 @@ def jobs(asked: list[Paper], scale: str, options: Options, experiments: Path, co
     studies = {study.experiment: study for paper in asked for study in paper.studies if scale == "full" or study.quick is not None}
     if lacking := [name for name in studies if not (experiments / f"{name}.yaml").is_file()]:
         raise Refusal(f"{experiments} has no {', '.join(f'{name}.yaml' for name in lacking)}: give the folder by --experiments")
-    if scale == "full":
-        return [Job(study, experiments / f"{name}.yaml", options) for name, study in studies.items()]
-    inside = replace(options, results=home(options.results, scale))
-    return [Job(study, _shortened(experiments / f"{name}.yaml", study, copies), inside) for name, study in studies.items()]
+    inside = options if scale == "full" else replace(options, results=home(options.results, scale))
+    return [Job(study, _file(study, scale, experiments, copies), inside) for study in studies.values()]
 
 
 def home(results: Path, scale: str) -> Path:
     """Return where the tables of a scale go."""
     return results / f"reproduce-{scale}"
+
+
+def results_of(study: Study, results: Path, scale: str) -> Path:
+    """Return where the results of a study go: shortened experiments are kept apart from whole ones."""
+    return (results if scale == "full" else home(results, scale)) / study.experiment
 
 
 def plan_words(plans: list[Schedule]) -> list[str]:
@@ -94,35 +97,77 @@ def plan_words(plans: list[Schedule]) -> list[str]:
     return [*lines, f"about {due_s / 60:.0f} min in all" if due_s else "nothing is missing"]
 
 
-def conclude(asked: list[Paper], todo: list[Job], results: Path, scale: str) -> Conclusion:
-    """Hold the papers' claims against whatever results there are; write tables, figure and the experiments' reports."""
-    folder, experiments = home(results, scale), {}
+def conclude(asked: list[Paper], results: Path, scale: str, files: Path) -> Conclusion:
+    """Hold claims against whatever results there are; write tables, figure and the reports of the asked papers' experiments.
+
+    The table is of all papers that were asked for or have results from earlier: asking for one does not make the others' disappear.
+    Results of another version of an experiment than that in the folder `files` are not counted.
+    """
+    folder = home(results, scale)
+    where = {study.experiment: results_of(study, results, scale) for paper in papers().values() for study in paper.studies}
+    specs = _specs([study for paper in papers().values() for study in paper.studies], scale, files)
+    experiments: dict[str, Results] = {}
+    unreadable: dict[str, str] = {}
+    complaints: list[str] = []
     with disk.watched(folder):
-        for job in todo:
+        for name, place in where.items():
+            if not place.is_dir():
+                continue
             try:
-                analysis.write_report(job.folder)
-                experiments[job.study.experiment] = analysis.load(job.folder)
-            except analysis.ResultsError:
-                continue  # the claims say which experiments were not run
-            give_to_caller(job.folder)
-        findings = [finding for paper in asked for finding in hold(paper, experiments)]
+                _refuse_other_version(place, specs.get(name))
+                experiments[name] = analysis.load(place)
+            except (Refusal, analysis.ResultsError) as error:
+                unreadable[name] = str(error)
+        for name in [study.experiment for paper in asked for study in paper.studies if study.experiment in experiments]:
+            try:
+                analysis.write_report(where[name])
+            except analysis.ResultsError as error:
+                complaints.append(str(error))
+            give_to_caller(where[name])
+        told = [paper for paper in papers().values() if paper in asked or any(study.experiment in experiments for study in paper.studies)]
+        findings = [finding for paper in told for finding in hold(paper, experiments, unreadable)]
         paths = write(findings, folder, HEADINGS[scale])
     give_to_caller(folder)
-    return Conclusion(findings, folder, paths)
+    return Conclusion(findings, folder, paths, complaints)
 
 
 def show(concluded: Conclusion, console: Console) -> None:
     """Print the claims and what became of them."""
     table = Table("claim", "published", "ours", "ratio", "verdict", box=None, padding=(0, 1))
-    for row in concluded.rows:
+    for finding, row in zip(concluded.findings, concluded.rows, strict=True):
+        published = finding.claim.published_words
         ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        published = f"{row['published']} ({row['standing']})"
-        table.add_row(f"{row['paper']}: {row['says']}\n  {row['how']}", published, row["ours"], ratio, row["verdict"])
+        why = "" if row["verdict"] == "reproduced" else f"\n  [dim]why: {row['differs']}[/dim]"
+        table.add_row(f"{row['paper']}: {row['says']}\n  {row['how']}{why}", published, row["ours"], ratio, row["verdict"])
     console.print(table)
     for text in dict.fromkeys(text for finding in concluded.findings for text in finding.left_out):
         console.print(f"not counted: {text}", style="yellow", soft_wrap=True)
+    for text in concluded.complaints:
+        console.print(text, style="yellow", soft_wrap=True)
     for path in concluded.paths:
         console.print(str(path), soft_wrap=True, highlight=False)
+
+
+def _specs(studies: list[Study], scale: str, files: Path) -> dict[str, Any]:
+    """Return what the experiments of these studies ask for now; nothing of one whose file is not there, or cannot be read."""
+    found = {}
+    with tempfile.TemporaryDirectory() as copies:
+        for study in studies:
+            with suppress(OSError, yaml.YAMLError, spec.SpecError):
+                found[study.experiment] = spec.resolved(spec.load(_file(study, scale, files, Path(copies))))
+    return found
+
+
+def _refuse_other_version(folder: Path, asked: dict[str, Any] | None) -> None:
+    stored = (read_json(folder / "experiment.json") or {}).get("spec")
+    if None not in (stored, asked) and stored != asked:
+        raise Refusal(f"{folder} holds another version of this experiment: {SWEEP_REMEDY}")
+
+
+def _file(study: Study, scale: str, files: Path, copies: Path) -> Path:
+    """Return the experiment's file, at scale `quick` a shortened copy."""
+    path = files / f"{study.experiment}.yaml"
+    return path if scale == "full" else _shortened(path, study, copies)
 
 
 def _shortened(path: Path, study: Study, folder: Path) -> Path:

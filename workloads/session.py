@@ -127,6 +127,7 @@ class Session:
         """Run measured steps until the budget is spent."""
         budget = self.job.workload["budget"]
         every_s = self.job.workload.get("eval_every_s") if evaluate else None
+        at_steps = frozenset(self.job.workload.get("eval_steps", ()))  # which every rank knows without being told
         next_eval_s = every_s or float("inf")
         accuracy = evaluate(0, 0.0, False) if evaluate else None
         dist.barrier()
@@ -136,7 +137,7 @@ class Session:
             action = self._listener.action_before(self.steps)
             if action == STOP:
                 break
-            if action == EVALUATE and evaluate:
+            if evaluate and (action == EVALUATE or self.steps in at_steps):
                 accuracy = evaluate(self.steps, self.train_s, False)
                 if self._is_spent(budget, accuracy):
                     break

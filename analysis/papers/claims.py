@@ -1,11 +1,13 @@
 """What a paper claims, what was measured here, and how the two compare. Pure.
 
 A claim is held against valid runs only. What its standing means: `fact` was read in the paper's abstract or in the authors' public
-prototype, `recalled` is remembered from the paper's text and not re-read, so that its digits are no yardstick.
+prototype, `recalled` is remembered from the paper's text and not re-read, so that its digits are no yardstick, and `ours` is no sentence
+of the paper at all, but what we ask of an implementation of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -13,7 +15,7 @@ from typing import Any, Literal, Protocol
 from analysis.load import Results
 
 TOLERANCE = 0.2  # of a published gain (a factor less 1), within which ours counts as the same
-Verdict = Literal["reproduced", "in part", "weaker", "stronger", "not reproduced", "not measured"]
+Verdict = Literal["reproduced", "in part", "weaker", "stronger", "not reproduced", "inconclusive", "not measured"]
 Experiments = Mapping[str, Results]  # by the name of the study; one that has no results is not in it
 
 
@@ -22,7 +24,8 @@ class Sample:
     """One comparison of ours: its value, and in words where it was measured."""
 
     where: str
-    value: float
+    value: float  # not a number: it should have been measured, but was not
+    margin: float = 0.0  # by how much the value may be off
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,17 @@ class Published(Protocol):
     def unit(self) -> str:
         """Return what it is counted in."""
 
+    @property
+    def needs_every_cell(self) -> bool:
+        """Tell whether it speaks of all cells: one that was not measured then leaves it open."""
+
     def words(self) -> str:
         """Say it."""
 
     def ratio(self, values: list[float]) -> float | None:
         """Return ours over theirs, where that means something."""
 
-    def verdict(self, values: list[float]) -> Verdict:
+    def verdict(self, samples: list[Sample]) -> Verdict:
         """Judge ours, of which there is at least one."""
 
     def span(self) -> tuple[float, float | None]:
@@ -65,20 +72,27 @@ class Factor:
         """Say it."""
         return f"up to {self.high:g}{self.unit}" if self.low is None else f"{self.low:g}-{self.high:g}{self.unit}"
 
+    @property
+    def needs_every_cell(self) -> bool:
+        """Tell whether it speaks of all cells."""
+        return self.low is not None
+
     def ratio(self, values: list[float]) -> float:
         """Return our largest over theirs."""
         return max(values) / self.high
 
-    def verdict(self, values: list[float]) -> Verdict:
+    def verdict(self, samples: list[Sample]) -> Verdict:
         """Judge by our largest if theirs is a largest, else by how many of ours lie in their range."""
+        values = [sample.value for sample in samples]
         least = _of_gain(self.high if self.low is None else self.low, 1 - TOLERANCE)
         most = _of_gain(self.high, 1 + TOLERANCE)
         judged = [max(values)] if self.low is None else values
-        if max(judged) < least:
-            return "weaker" if max(judged) > 1 else "not reproduced"
-        if min(judged) > most:
-            return "stronger"
-        return "reproduced" if min(judged) >= least else "in part"
+        inside = [least <= value <= most for value in judged]
+        if any(inside):
+            return "reproduced" if all(inside) else "in part"
+        if min(judged) <= 1:
+            return "not reproduced"
+        return "weaker" if max(judged) < least else "stronger" if min(judged) > most else "in part"
 
     def span(self) -> tuple[float, float | None]:
         """Return where it begins and ends."""
@@ -87,10 +101,15 @@ class Factor:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """Something that holds in every cell: our value is the bound or more."""
+    """Something that holds in every cell: our value is the bound or more, and a factor more."""
 
     bound: float
     unit: str = "x"
+
+    @property
+    def needs_every_cell(self) -> bool:
+        """Tell that it speaks of all cells."""
+        return True
 
     def words(self) -> str:
         """Say it."""
@@ -99,14 +118,20 @@ class AtLeast:
     def ratio(self, values: list[float]) -> None:
         """Return nothing: a bound is met or missed."""
 
-    def verdict(self, values: list[float]) -> Verdict:
-        """Judge whether it holds everywhere, somewhere or nowhere."""
-        held = [value > self.bound if self.unit == "x" else value >= self.bound for value in values]
-        return "reproduced" if all(held) else "in part" if any(held) else "not reproduced"
+    def verdict(self, samples: list[Sample]) -> Verdict:
+        """Judge whether it holds everywhere, somewhere or nowhere, beyond doubt."""
+        held = [self._is_met(sample.value - sample.margin) for sample in samples]
+        missed = [not self._is_met(sample.value + sample.margin) for sample in samples]
+        if any(missed):
+            return "in part" if any(held) else "not reproduced"
+        return "reproduced" if all(held) else "inconclusive"
 
     def span(self) -> tuple[float, float | None]:
         """Return where it begins."""
         return self.bound, None
+
+    def _is_met(self, value: float) -> bool:
+        return value > self.bound if self.unit == "x" else value >= self.bound
 
 
 @dataclass(frozen=True)
@@ -115,12 +140,18 @@ class Claim:
 
     name: str  # short, unique in its paper
     says: str
-    standing: Literal["fact", "recalled"]
+    standing: Literal["fact", "recalled", "ours"]
     published: Published
     how: str  # what was measured here to hold it against
     studies: tuple[str, ...]
     measure: Callable[[Experiments], list[Sample]]
     differs: str  # why ours may differ: scale, hardware, reconstructed law
+
+    @property
+    def published_words(self) -> str:
+        """Say what was published, and how we know; of what nobody published, what we ask."""
+        words = self.published.words()
+        return f"nothing; we ask for {words}" if self.standing == "ours" else f"{words} ({self.standing})"
 
 
 @dataclass(frozen=True)
@@ -140,7 +171,8 @@ class Finding:
 
     paper: Paper
     claim: Claim
-    samples: list[Sample]
+    samples: list[Sample]  # those that were measured
+    lacking: int  # how many more there should be
     left_out: list[str]  # runs that the claim would need, and why they do not count
 
     @property
@@ -151,7 +183,11 @@ class Finding:
     @property
     def verdict(self) -> Verdict:
         """Return how ours compares."""
-        return self.claim.published.verdict(self.values) if self.samples else "not measured"
+        if not self.samples:
+            return "not measured"
+        verdict = self.claim.published.verdict(self.samples)
+        is_open = self.lacking > 0 and self.claim.published.needs_every_cell and verdict in ("reproduced", "stronger")
+        return "in part" if is_open else verdict
 
     @property
     def ratio(self) -> float | None:
@@ -159,9 +195,14 @@ class Finding:
         return self.claim.published.ratio(self.values) if self.samples else None
 
 
-def hold(paper: Paper, experiments: Experiments) -> list[Finding]:
-    """Hold each claim of a paper against the results there are."""
-    return [Finding(paper, claim, claim.measure(experiments), _left_out(claim, experiments)) for claim in paper.claims]
+def hold(paper: Paper, experiments: Experiments, unreadable: Mapping[str, str] | None = None) -> list[Finding]:
+    """Hold each claim of a paper against the results there are; of studies whose results cannot be read, `unreadable` says why."""
+    findings = []
+    for claim in paper.claims:
+        samples = claim.measure(experiments)
+        known = [sample for sample in samples if math.isfinite(sample.value)]
+        findings.append(Finding(paper, claim, known, len(samples) - len(known), _left_out(claim, experiments, unreadable or {})))
+    return findings
 
 
 def _of_gain(factor: float, share: float) -> float:
@@ -169,14 +210,21 @@ def _of_gain(factor: float, share: float) -> float:
     return 1 + (factor - 1) * share
 
 
-def _left_out(claim: Claim, experiments: Experiments) -> list[str]:
+def _first(verdict: str) -> str:
+    """Shorten what is wrong with a run: a star's every link may have been late."""
+    first, *others = verdict.split("; ")
+    return f"{first}, and {len(others)} more" if others else first
+
+
+def _left_out(claim: Claim, experiments: Experiments, unreadable: Mapping[str, str]) -> list[str]:
     """Say which runs of the claim's studies do not count."""
     said = []
     for name in claim.studies:
         results = experiments.get(name)
         if results is None:
-            said.append(f"{name} was not run")
+            said.append(f"{name}: {unreadable[name]}" if name in unreadable else f"{name} was not run")
             continue
         said += [f"{name}/{slug} is missing" for slug in [*results.missing, *results.unreadable]]
-        said += [f"{name}/{run.slug} {run.verdict}" for run in results.runs if not run.valid]
+        said += [f"{name}/{run.slug} {_first(run.verdict)}" for run in results.compared.runs if run.verdict is not None]
+        said += [f"{name}/{slug} {why}" for slug, why in results.apart.items()]
     return said

@@ -1,25 +1,31 @@
 """What claims are measured by: one scheme against another in the same cell, valid runs only, pairs of the same repeat.
 
-Each returns one sample a cell, the median over its repeats; a cell that lacks one of the two schemes has none. Cells are in the order of a
-swept rate, and `place` chooses among them, whether or not they have a sample: SLOWEST, FASTEST, or all.
+Each returns one sample a cell, the median over its repeats; where a cell of the study lacks a valid run of either scheme, its sample is
+not a number. Cells are in the order of a swept rate, and `place` chooses among them: SLOWEST, FASTEST, or all. Which is the slowest is
+not known before every cell has been run.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
+import pandas as pd
 
 from analysis import metrics, metrics_time
 from analysis.fields import swept_fields
-from analysis.load import Run, dig
-from analysis.papers.claims import Experiments, Sample
+from analysis.grids import TRUE_WITHIN
+from analysis.load import Results, Run, dig
+from analysis.papers.claims import TOLERANCE, Experiments, Sample
 from analysis.words import cell_words
 
 EVERY, SLOWEST, FASTEST = slice(None), slice(1), slice(-1, None)
-Compare = Callable[[Run, Run], float]
+FEW_STEPS = 5  # a throughput of fewer is known no better than a published gain has to be met
+STANDARD_ERRORS = 2.0  # within which two accuracies are not told apart
+Compare = Callable[[Run, Run], Sample]
 
 
 class Measure(Protocol):
@@ -31,43 +37,48 @@ class Measure(Protocol):
 
 def faster(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return by which factor a scheme's throughput exceeds another's."""
-    return _compared(experiments, study, scheme, over, place, lambda one, other: _throughput(one) / _throughput(other))
+    return _compared(experiments, study, scheme, over, place, lambda one, other: _factor(one, other, _throughput(one) / _throughput(other)))
 
 
 def faster_once_settled(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
-    """Return by which factor a scheme's median step is shorter than another's: what remains once a controller has found its way."""
-    return _compared(experiments, study, scheme, over, place, lambda one, other: _median_step_s(other) / _median_step_s(one))
+    """Return by which factor a scheme's median step is shorter than another's: a controller's few steps on its way hardly move it."""
+    return _compared(
+        experiments, study, scheme, over, place, lambda one, other: _factor(one, other, _median_step_s(other) / _median_step_s(one))
+    )
 
 
 def sooner(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return by which factor a scheme is sooner at an accuracy: the highest that both of a pair reached, at any evaluation."""
-    return _compared(experiments, study, scheme, over, place, _time_ratio)
+    return _compared(experiments, study, scheme, over, place, _sooner)
 
 
 def points_at_equal_steps(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
-    """Return a scheme's accuracy less another's, in points, after as many steps as the shorter of the two runs has."""
+    """Return a scheme's accuracy less another's, in points, at the last evaluation that both had after as many steps."""
     return _compared(experiments, study, scheme, over, place, _points_at_equal_steps)
 
 
 def points_at_equal_time(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return a scheme's accuracy less another's, in points, at the end of the same budget of time."""
-    return _compared(experiments, study, scheme, over, place, lambda one, other: 100 * (_final(one) - _final(other)))
+    return _compared(experiments, study, scheme, over, place, _points_at_equal_time)
 
 
 def growth(experiments: Experiments, study: str, scheme: str, over: str) -> list[Sample]:
     """Return by which factor a scheme's gain over another grows from the fastest cell to the slowest."""
     slow, fast = (faster(experiments, study, scheme, over, place) for place in (SLOWEST, FASTEST))
-    return [Sample(f"{one.where} against {other.where}", one.value / other.value) for one in slow for other in fast if one != other]
+    if any(math.isnan(sample.value) for sample in slow + fast):
+        return [Sample("", math.nan)]
+    return [ratio(f"{one.where} against {other.where}", one, other) for one in slow for other in fast if one.where != other.where]
+
+
+def ratio(where: str, one: Sample, other: Sample) -> Sample:
+    """Return the quotient of two samples, as uncertain as both are."""
+    value = one.value / other.value
+    return Sample(where, value, abs(value) * (one.margin / one.value + other.margin / other.value))
 
 
 def fewer_bits(experiments: Experiments, study: str, scheme: str) -> list[Sample]:
     """Return how many times fewer bits than 32 a value costs in what one worker has to say; to and from a server, the mean of both ways."""
-    samples = []
-    for where, runs in _cells(experiments, study):
-        values = [_payload_bits(run) for run in runs if run.scheme == scheme]
-        if values:
-            samples.append(Sample(where, 32 / float(np.median(values))))
-    return samples
+    return _measured(experiments, study, (scheme,), EVERY, lambda runs: [_fewer_bits(run) for run in runs if run.scheme == scheme])
 
 
 def named(samples: Iterable[Sample], word: str) -> list[Sample]:
@@ -76,26 +87,68 @@ def named(samples: Iterable[Sample], word: str) -> list[Sample]:
 
 
 def _compared(experiments: Experiments, study: str, scheme: str, over: str, place: slice, compare: Compare) -> list[Sample]:
-    samples = []
-    for where, runs in _cells(experiments, study)[place]:
-        sides = [{run.repeat: run for run in runs if run.scheme == name} for name in (scheme, over)]
-        values = [compare(sides[0][repeat], sides[1][repeat]) for repeat in sides[0].keys() & sides[1].keys()]
-        values = [value for value in values if np.isfinite(value)]
-        if values:
-            samples.append(Sample(where, float(np.median(values))))
-    return samples
+    def pairs(runs: list[Run]) -> list[Sample]:
+        mine, theirs = ({run.repeat: run for run in runs if run.scheme == name} for name in (scheme, over))
+        return [compare(mine[repeat], theirs[repeat]) for repeat in mine.keys() & theirs.keys()]
+
+    return _measured(experiments, study, (scheme, over), place, pairs)
 
 
-def _cells(experiments: Experiments, study: str) -> list[tuple[str, list[Run]]]:
-    """Return each cell in words with its valid runs, that of the slowest link first."""
+def _measured(
+    experiments: Experiments, study: str, schemes: Iterable[str], place: slice, measure: Callable[[list[Run]], list[Sample]]
+) -> list[Sample]:
+    """Return the median of what is measured in each cell; nothing of a study that is not meant to have these schemes."""
     results = experiments.get(study)
     if results is None:
+        return [Sample("", math.nan)]
+    if not _planned_schemes(results).issuperset(schemes):
         return []
+    cells = _cells(results)
+    lacking = [Sample("a cell that was not run", math.nan)] * (_planned_cells(results) - len(cells))
+    if lacking and place != EVERY:
+        return lacking[:1]
+    return [_median(where, measure(runs)) for where, runs in cells[place]] + lacking
+
+
+def _median(where: str, samples: list[Sample]) -> Sample:
+    known = [sample for sample in samples if math.isfinite(sample.value)]
+    if not known:
+        return Sample(where, math.nan)
+    detail = ", ".join(dict.fromkeys(sample.where for sample in known if sample.where))
+    value, margin = (float(np.median([getattr(sample, name) for sample in known])) for name in ("value", "margin"))
+    return Sample(", ".join(part for part in (where, detail) if part), value, margin)
+
+
+def _cells(results: Results) -> list[tuple[str, list[Run]]]:
+    """Return each cell in words with its valid runs, that of the slowest link first."""
     rate = next((field for field in swept_fields(results) if field.unit == "bit/s"), None)
     cells: dict[str, list[Run]] = {}
-    for run in sorted(results.runs, key=lambda run: rate.values.get(run.slug, 0.0) if rate else 0.0):
+    for run in sorted(results.compared.runs, key=lambda run: rate.values.get(run.slug, 0.0) if rate else 0.0):
         cells.setdefault(cell_words(run.cell), []).extend([run] if run.valid else [])
     return list(cells.items())
+
+
+def _planned_cells(results: Results) -> int:
+    sweep = dig(results.spec, "sweep")
+    return math.prod(len(values) for values in sweep.values() if isinstance(values, list)) if isinstance(sweep, dict) else 1
+
+
+def _planned_schemes(results: Results) -> set[str]:
+    schemes = dig(results.spec, "schemes")
+    told = [scheme for scheme in schemes if isinstance(scheme, dict)] if isinstance(schemes, list) else []
+    return {str(scheme.get("slug")) for scheme in told} | set(results.schemes)
+
+
+def _factor(one: Run, other: Run, value: float) -> Sample:
+    """Return a factor between two runs: as uncertain as a valid run's network may be, or much more where few steps were measured."""
+    steps = min(metrics.step_count(run.steps) for run in (one, other))
+    return Sample("" if steps >= FEW_STEPS else f"{steps} steps", value, value * (TRUE_WITHIN if steps >= FEW_STEPS else TOLERANCE))
+
+
+def _points(mine: pd.Series, theirs: pd.Series) -> Sample:
+    """Return the difference of two evaluations: as uncertain as so many test images make it."""
+    variance = sum(row["accuracy"] * (1 - row["accuracy"]) / row["samples"] for row in (mine, theirs))
+    return Sample("", 100 * (mine["accuracy"] - theirs["accuracy"]), 100 * STANDARD_ERRORS * math.sqrt(variance))
 
 
 def _throughput(run: Run) -> float:
@@ -106,25 +159,41 @@ def _median_step_s(run: Run) -> float:
     return float(run.steps.loc[run.steps["rank"] == 0, "step_s"].median())
 
 
-def _final(run: Run) -> float:
-    return metrics.final_accuracy(run.evals)
+def _trained(evals: pd.DataFrame) -> pd.DataFrame:
+    """Return the evaluations of a model that has been trained at all, in order; every run begins with one of the untrained model."""
+    known = evals.dropna(subset=["accuracy"]).sort_values(["step", "samples"])
+    return known[known["step"] > 0]
 
 
-def _time_ratio(one: Run, other: Run) -> float:
-    target = min(one.evals["accuracy"].max(), other.evals["accuracy"].max())
-    return metrics.time_to_accuracy_s(other.evals, target) / metrics.time_to_accuracy_s(one.evals, target)
+def _sooner(one: Run, other: Run) -> Sample:
+    """Return the quotient of two times to an accuracy: as uncertain as the evaluations are far apart, for nobody looked in between."""
+    evals = [_trained(run.timed_evals) for run in (one, other)]
+    target = min(each["accuracy"].max() for each in evals)
+    times_s = [metrics.time_to_accuracy_s(each, target) for each in evals]
+    looked_s = [each.loc[each["train_s"] < reached_s, "train_s"].max() for each, reached_s in zip(evals, times_s, strict=True)]
+    unseen = [1 - (0.0 if math.isnan(before_s) else before_s) / reached_s for before_s, reached_s in zip(looked_s, times_s, strict=True)]
+    value = times_s[1] / times_s[0]
+    return Sample("", value, value * max(unseen))
 
 
-def _points_at_equal_steps(one: Run, other: Run) -> float:
-    evals = [run.evals.sort_values("step").dropna(subset=["accuracy"]) for run in (one, other)]
-    if not all(map(len, evals)):
-        return float("nan")
-    step = min(each["step"].max() for each in evals)
-    mine, theirs = (float(np.interp(step, each["step"], each["accuracy"])) for each in evals)
-    return 100 * (mine - theirs)
+def _points_at_equal_time(one: Run, other: Run) -> Sample:
+    last = [_trained(run.evals).tail(1) for run in (one, other)]
+    return _points(*(rows.iloc[0] for rows in last)) if all(map(len, last)) else Sample("", math.nan)
 
 
-def _payload_bits(run: Run) -> float:
+def _points_at_equal_steps(one: Run, other: Run) -> Sample:
+    mine, theirs = (
+        _trained(run.evals).drop_duplicates(["step", "samples"]).set_index(["step", "samples"], drop=False) for run in (one, other)
+    )
+    common = mine.index.intersection(theirs.index)
+    if not len(common):
+        return Sample("", math.nan)
+    step, _ = last = max(common)
+    return replace(_points(mine.loc[last], theirs.loc[last]), where=f"after {step:.0f} steps")
+
+
+def _fewer_bits(run: Run) -> Sample:
     workers = len(dig(run.manifest, "workers") or [])
-    bits = metrics_time.bits_per_value(run.steps, workers, run.has_server).mean(axis=1).median()
-    return float(bits) * (1 if run.has_server else 2 / workers)  # around a ring, every payload is sent by all but one
+    bits = float(metrics_time.bits_per_value(run.steps, workers, run.has_server).mean(axis=1).median())
+    payload_bits = bits * (1 if run.has_server else 2 / max(1, workers))  # around a ring, every payload is sent by all but one
+    return Sample("", 32 / payload_bits)

@@ -12,11 +12,11 @@ import pandas as pd
 from analysis import style
 from analysis.files import whole
 from analysis.papers import drawing
-from analysis.papers.claims import Finding
+from analysis.papers.claims import Finding, Sample
 
 COLUMNS = (
     *("paper", "claim", "says", "standing", "published", "how", "ours", "least", "most", "unit", "ratio"),
-    *("verdict", "differs", "cells", "left_out"),
+    *("verdict", "differs", "cells", "lacking", "left_out"),
 )
 NAME = "reproduction"
 TITLE = "# What the papers claim, and what comes out here"
@@ -30,7 +30,7 @@ def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def ours_words(finding: Finding) -> str:
-    """Say our range, and where its best end was measured if there are several."""
+    """Say our range."""
     if not finding.samples:
         return "-"
     unit = finding.claim.published.unit
@@ -48,9 +48,8 @@ def markdown(findings: Sequence[Finding]) -> str:
         for finding in mine:
             claim = finding.claim
             ratio = "-" if finding.ratio is None else f"{finding.ratio:.2f}"
-            published = f"{claim.published.words()} ({claim.standing})"
             measured = f"{ours_words(finding)}<br>{claim.how}"
-            lines.append(f"| {claim.says} | {published} | {measured} | {ratio} | **{finding.verdict}** | {claim.differs} |")
+            lines.append(f"| {claim.says} | {claim.published_words} | {measured} | {ratio} | **{finding.verdict}** | {claim.differs} |")
         lines += ["", *_details(mine), ""]
     return "\n".join(lines)
 
@@ -71,11 +70,11 @@ def write(findings: Sequence[Finding], folder: Path, heading: str) -> list[Path]
 
 def _row(finding: Finding) -> tuple[Any, ...]:
     claim, values = finding.claim, finding.values
-    cells = {sample.where or "the only cell": sample.value for sample in finding.samples}
+    cells = {sample.where or "the only cell": {"value": sample.value, "margin": sample.margin} for sample in finding.samples}
     return (
         *(finding.paper.name, claim.name, claim.says, claim.standing, claim.published.words(), claim.how, ours_words(finding)),
         *(min(values, default=None), max(values, default=None), claim.published.unit, finding.ratio),
-        *(finding.verdict, claim.differs, cells, finding.left_out),
+        *(finding.verdict, claim.differs, cells, finding.lacking, finding.left_out),
     )
 
 
@@ -85,10 +84,15 @@ def _details(findings: list[Finding]) -> list[str]:
     for finding in findings:
         unit = finding.claim.published.unit if finding.claim.published.unit == "x" else f" {finding.claim.published.unit}"
         if finding.samples:
-            cells = "; ".join(f"{sample.where}: {_number(sample.value)}{unit}" if sample.where else "" for sample in finding.samples)
-            lines += [f"- {finding.claim.name}: {cells}"] if cells.strip("; ") else []
+            cells = "; ".join(f"{sample.where or 'the only cell'}: {_value(sample)}{unit}" for sample in finding.samples)
+            lines.append(f"- {finding.claim.name}: {cells}{'; the rest was not measured' if finding.lacking else ''}")
     left_out = dict.fromkeys(text for finding in findings for text in finding.left_out)
     return lines + [f"- not counted: {text}" for text in left_out]
+
+
+def _value(sample: Sample) -> str:
+    margin = f" ± {sample.margin:.2g}" if sample.margin else ""
+    return f"{_number(sample.value)}{margin}"
 
 
 def _number(value: float) -> str:

@@ -29,6 +29,7 @@ from topologies.load import ring_load_bps
 from topologies.model import SMALL_MTU
 
 LEAST_MEMORY_BYTES = 6 << 20  # that the engine takes
+IMAGE = r"^[a-z0-9][a-z0-9._/-]*(:[0-9]+/[a-z0-9._/-]+)?(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$"  # [REGISTRY/]NAME[:TAG]
 CARRIED_BPS, CARRIED_LARGE_BPS = 200e6, 300e6  # through all switches in sum, by two cores, with small and with large frames
 
 
@@ -71,7 +72,7 @@ class ContainerHosts(Model):
     """Each host is a container, with a worker in it or for traffic."""
 
     kind: Literal["container"]
-    image: Annotated[str, Field(pattern=r"^[a-z0-9][a-zA-Z0-9._/:@-]*$")] = "netsense-worker"  # as `make images` names it
+    image: Annotated[str, Field(pattern=IMAGE)] = "netsense-worker"  # as `make images` names it
     gpus: Annotated[Whole, Field(ge=0)] = 0  # of each worker
     cpus: Annotated[Number, Field(gt=0)] | None = None  # of each worker
     memory_bytes: Annotated[Size, Field(ge=LEAST_MEMORY_BYTES)] | None = Field(None, alias="memory")
@@ -140,6 +141,7 @@ class Train(Model):
     optimizer: Optimizer
     budget: TrainBudget
     eval_every_s: Seconds = Field(5.0, alias="eval_every")
+    eval_steps: tuple[Count, ...] = ()  # evaluated after so many steps too: where schemes are compared at equal steps
     eval_samples: Count = 1000  # of the test set, during training; the last evaluation is on all of it
     warmup_steps: Annotated[Whole, Field(ge=0)] = 8  # not recorded; fewer where they would take longer than a second
     target_accuracy: Accuracy | None = None  # what the time-to-accuracy figure asks for

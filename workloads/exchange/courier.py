@@ -2,7 +2,8 @@
 
 Waiting and decoding are apart so that the time a bucket is on its way is the network's, not that of another bucket's decoding.
 They are daemons: a process whose main thread fails must be able to end, and so hang up on its peers, while they still wait. Nothing
-can call gloo's waits off, and the interpreter must not be torn down under them: such a process ends at once, with code 1.
+can call gloo's waits off, and the interpreter must not be torn down under them, nor under transfers that a failure left begun: such a
+process ends at once, with code 1.
 After the first failure nothing is waited for any more: whatever is queued fails with it.
 """
 
@@ -81,7 +82,7 @@ class Courier:
         return True
 
     def _at_exit(self) -> None:
-        if self._under_way:
+        if self._under_way or self.failure is not None:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(1)

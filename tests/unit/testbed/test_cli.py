@@ -34,6 +34,7 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setattr(cli.processes, "die_with_launchers", lambda: None)
     monkeypatch.delenv("TESTBED_RESULTS", raising=False)
     monkeypatch.delenv("SUDO_UID", raising=False)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
     monkeypatch.chdir(tmp_path)
 
 
@@ -271,3 +272,16 @@ def test_cleaning_tells_what_it_did_or_that_there_was_nothing(tmp_path):
     write_json(run / "manifest.json", {"status": "running", "runner": {**this_process(), "started": 1}})
     assert "results/quick/none: marked as failed" in testbed("clean").stdout
     assert testbed("clean").stdout.strip() == "nothing to clean"
+
+
+def test_cleaning_that_may_not_ask_the_engine_does_what_else_there_is_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
+    run = tmp_path / "results" / "quick" / "none"
+    run.mkdir(parents=True)
+    write_json(run / "manifest.json", {"status": "running", "runner": {**this_process(), "started": 1}})
+    done = testbed("clean")
+    assert done.exit_code == 1
+    assert "results/quick/none: marked as failed" in done.stdout
+    assert "nothing to clean" not in done.stdout
+    assert "were not looked for: DOCKER_HOST is tcp://192.0.2.1:2375" in done.stderr
+    assert "unset it, or name a unix:// socket" in done.stderr

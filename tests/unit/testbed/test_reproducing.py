@@ -42,7 +42,7 @@ def test_every_experiment_of_every_paper_can_be_planned_at_either_scale(tmp_path
     for job in todo:
         plan = planning.plan_experiment(job.file, job.options)
         assert plan.experiment.name == job.study.experiment
-        assert Path(plan.folder) == job.folder
+        assert Path(plan.folder) == reproducing.results_of(job.study, options.results, scale)
         schemes[job.study.experiment] = {run.scheme.slug for run in plan.runs}
     assert "netsense" in schemes["netsenseml-paper"] and "dc2" in schemes["dc2-low"]
     assert schemes["3lc-bandwidths"] >= {"3lc-ps", "3lc-ps-1.75", "none-ps"}  # by these names the claims ask for them
@@ -115,3 +115,42 @@ def test_without_runs_it_judges_what_is_there_as_json(tmp_path):
     claims = json.loads(said)["claims"]
     assert {claim["paper"] for claim in claims} == {"3lc"}
     assert all("was not run" in text for claim in claims for text in claim["left_out"])
+
+
+def test_asking_for_one_paper_does_not_make_what_is_known_of_the_others_disappear(tmp_path):
+    earlier = tmp_path / "results/reproduce-quick/dc2-low/dc2"
+    earlier.mkdir(parents=True)
+    write_json(earlier / "manifest.json", {"schema": 1, "status": "failed", "valid": False, "reason": "a test"})
+    code, said, _ = testbed("3lc", "--scale", "quick", "--no-run", "--json")
+    assert code == 0
+    assert {claim["paper"] for claim in json.loads(said)["claims"]} == {"dc2", "3lc"}
+
+
+def test_results_of_another_version_of_an_experiment_are_not_counted(tmp_path):
+    folder = tmp_path / "results/reproduce-quick/3lc-bandwidths"
+    (folder / "none-ps").mkdir(parents=True)
+    write_json(folder / "none-ps" / "manifest.json", {"schema": 1, "status": "failed", "valid": False, "reason": "a test"})
+
+    def left_out(spec_of_then):
+        write_json(folder / "experiment.json", {"schema": 1, "name": "3lc-bandwidths", "spec": spec_of_then, "planned": []})
+        code, said, _ = testbed("3lc", "--scale", "quick", "--no-run", "--json")
+        assert code == 0
+        return " ".join(text for claim in json.loads(said)["claims"] for text in claim["left_out"])
+
+    (job,) = [
+        job
+        for job in reproducing.jobs(reproducing.chosen(["3lc"]), "quick", Options(tmp_path), EXPERIMENTS, tmp_path)
+        if job.study.experiment == "3lc-bandwidths"
+    ]
+    same = spec.resolved(spec.load(job.file))
+    assert "another version" not in left_out(same)
+    assert "3lc-bandwidths: " in left_out(same | {"seed": 7}) and "another version" in left_out(same | {"seed": 7})
+
+
+def test_results_that_cannot_be_read_are_told_with_the_reason(tmp_path):
+    (tmp_path / "results/reproduce-quick/3lc-paper").mkdir(parents=True)
+    code, said, _ = testbed("3lc", "--scale", "quick", "--no-run", "--json")
+    assert code == 0
+    left_out = {text for claim in json.loads(said)["claims"] for text in claim["left_out"]}
+    assert any(text.startswith("3lc-paper: ") and "3lc-paper" in text.partition(": ")[2] for text in left_out), left_out
+    assert "3lc-bandwidths was not run" in left_out

@@ -82,7 +82,10 @@ def test_hosts_for_traffic_are_asked_for_by_number_and_may_be_named_where_hosts_
 
 
 def test_a_training_job_is_plain_si(write):
-    text = GOOD.replace("budget: {seconds: 60}", "budget: {seconds: 1min, accuracy: 0.8}\n  eval_every: 500ms\n  target_accuracy: 75%")
+    text = GOOD.replace(
+        "budget: {seconds: 60}",
+        "budget: {seconds: 1min, accuracy: 0.8}\n  eval_every: 500ms\n  eval_steps: [50, 100]\n  target_accuracy: 75%",
+    )
     assert load(write(text)).workload.to_job() == {
         "kind": "train",
         "model": "resnet8",
@@ -92,6 +95,7 @@ def test_a_training_job_is_plain_si(write):
         "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.0},
         "budget": {"seconds": 60.0, "steps": None, "accuracy": 0.8},
         "eval_every_s": 0.5,
+        "eval_steps": (50, 100),
         "eval_samples": 1000,
         "warmup_steps": 8,
         "target_accuracy": 0.75,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.unit.workloads.replicas import digest
+from workloads.attachment import Attachment
 from workloads.exchange.exchange import Bucket, Exchange, Transfer
 from workloads.hooks import attach
 
@@ -46,6 +47,15 @@ def spoil_encoding(exchange: Exchange) -> None:
     exchange.transfer = transfer  # type: ignore[method-assign]
 
 
+def attach_all(models: list[DistributedDataParallel], scheme: str) -> list[Attachment]:
+    """Attach the scheme to all models, or say why it was refused: the error is gone on return, and with it what it refers to."""
+    try:
+        return [attach(model, scheme) for model in models]
+    except ValueError as error:
+        os.write(2, f"{error}\n".encode())
+        return []
+
+
 def loss(output: Tensor) -> Tensor:
     """Return something to differentiate."""
     return output.float().square().mean()
@@ -62,7 +72,11 @@ def main() -> None:
     models = [build(torch.float16 if mishap == "half" else torch.float32)]
     if mishap == "two models":
         models.append(build())
-    attachments = [attach(model, scheme) for model in models]
+    attachments = attach_all(models, scheme)
+    if not attachments:
+        # without this gloo's threads may hold tensors while the interpreter ends, which aborts it now and then (PyTorch's issue 190489)
+        dist.destroy_process_group()
+        sys.exit(1)
     generator = torch.Generator().manual_seed(rank)
     for step in range(STEPS):
         if step == STEPS - 1 and rank == UNLUCKY_RANK and mishap == "encode":

@@ -34,3 +34,8 @@ def test_what_has_arrived_is_finished_before_the_process_ends():
 def test_a_process_that_still_waits_ends_at_once_with_a_code():
     ended = end_of("time.sleep(60)", "time.sleep(0.1)")
     assert (ended.returncode, ended.stdout) == (1, "")
+
+
+def test_a_process_in_which_a_transfer_failed_ends_at_once_with_a_code():
+    ended = end_of("pass", "errand.kept.wait(); courier.failure = OSError('hung up')")
+    assert (ended.returncode, ended.stdout) == (1, "")

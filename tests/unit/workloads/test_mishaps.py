@@ -55,7 +55,7 @@ def run(mishap: str, scheme: str) -> Outcome:
 @pytest.mark.parametrize("scheme", ["3lc", "3lc-ps", "netsense", "fp16"])
 def test_an_encoding_that_fails_on_one_rank_ends_all_long_before_the_timeout(scheme):
     outcome = run("encode", scheme)
-    assert outcome.codes == [1, 1, 1]
+    assert outcome.codes == [1, 1, 1], outcome.complained
     assert "no room to encode" in outcome.complained[1]
     assert f"{scheme}, rank 0, bucket" in outcome.complained[0]
     assert outcome.seconds < 20
@@ -63,7 +63,7 @@ def test_an_encoding_that_fails_on_one_rank_ends_all_long_before_the_timeout(sch
 
 def test_ranks_that_attach_different_schemes_are_told_so():
     outcome = run("mismatch", "topk-0.1")
-    assert outcome.codes == [1, 1, 1]
+    assert outcome.codes == [1, 1, 1], outcome.complained
     assert "ranks 1 attach another scheme or seed than 'topk-0.1'" in outcome.complained[0]
 
 

@@ -167,6 +167,12 @@ def test_a_budget_of_seconds_with_evaluations_ends_all_ranks_together(nursery: N
 
 
 @installed
+def test_evaluations_are_after_the_steps_asked_for_too_and_once_where_both_ask(nursery: NurseryClient, tmp_path: Path) -> None:
+    outcome = run(nursery, tmp_path, "none", training(budget={"steps": 10}, eval_steps=[3, 7, 10, 20]))
+    assert [(row["step"], row["final"]) for row in outcome.rows("evals")] == [(0, False), (3, False), (7, False), (10, True)]
+
+
+@installed
 def test_the_warm_up_leaves_no_trace(nursery: NurseryClient, tmp_path: Path) -> None:
     digests = []
     for warmup_steps in (1, 3):
