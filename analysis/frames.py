@@ -60,11 +60,6 @@ def all_columns(table: str) -> list[str]:
     return [*COLUMNS[table], *LATER.get(table, ())]
 
 
-def empty(table: str) -> pd.DataFrame:
-    """Return the table with no rows."""
-    return to_frame(no_rows(table))
-
-
 def no_rows(table: str, columns: list[str] | None = None) -> pa.Table:
     """Return the Arrow table with no rows."""
     return _canonical(pa.table({}), columns or all_columns(table))

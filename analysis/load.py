@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from analysis.errors import ResultsError
-from analysis.run import SCHEMA, WORKLOAD_FIELDS, Run, differing, dig
+from analysis.mixed import strangers
+from analysis.run import SCHEMA, Run, dig
 
 if TYPE_CHECKING:
     from analysis.tidy import Frames
@@ -20,7 +21,7 @@ KINDS: dict[str, type] = {  # of what a manifest says; whatever is of another ki
     **dict.fromkeys(("invalid_reasons", "substituted", "paths", "checks", "workers", "earlier_attempts"), list),
 }
 
-__all__ = ["SCHEMA", "WORKLOAD_FIELDS", "Results", "Run", "dig", "load"]
+__all__ = ["SCHEMA", "Results", "Run", "dig", "load"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Results:
     unreadable: list[str]  # slugs of runs whose manifest cannot be read
     complaints: list[str]  # about the experiment and the unreadable runs; see `problems`
     file: str | None = None  # the experiment file, word for word
+    apart: dict[str, str] = field(default_factory=dict)  # runs that do not compare with the others, and why: it "is of another experiment"
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # see `once`
 
     @property
@@ -58,9 +60,9 @@ class Results:
         return [slug for slug in self.planned if not (self.folder / slug).is_dir()]
 
     @property
-    def incomplete(self) -> list[Run]:
-        """Return the runs that did not complete."""
-        return [run for run in self.runs if not run.complete]
+    def compared(self) -> Results:
+        """Return the same without the runs that stand apart: what may be drawn side by side or put into one number."""
+        return replace(self, runs=[run for run in self.runs if run.slug not in self.apart])
 
     @property
     def problems(self) -> list[str]:
@@ -114,6 +116,7 @@ def load(folder: Path | str) -> Results:
         raise ResultsError(_nothing(folder, planned, complaints))
     spec, file = experiment.get("spec"), experiment.get("file")
     name = str(experiment.get("name") or runs[0].manifest.get("experiment") or folder.name)
+    apart = strangers(name, runs)
     return Results(
         folder=folder,
         name=name,
@@ -122,8 +125,9 @@ def load(folder: Path | str) -> Results:
         command=experiment.get("command"),
         runs=runs,
         unreadable=unreadable,
-        complaints=[*complaints, *_old(runs), *_mixed(name, runs)],
+        complaints=[*complaints, *_old(runs), *_mixed(apart, len(runs))],
         file=file if isinstance(file, str) else None,
+        apart=apart,
     )
 
 
@@ -169,20 +173,14 @@ def _old(runs: list[Run]) -> list[str]:
     return [f"written by an older testbed, what it did not record is left empty: {_few(old)}"] if old else []
 
 
-def _mixed(name: str, runs: list[Run]) -> Iterator[str]:
-    """Say which runs are of another experiment, or tested something else than the first run of their cell did."""
-    named: dict[str, list[str]] = {}
-    for run in runs:
-        named.setdefault(str(run.manifest.get("experiment") or name), []).append(run.slug)
-    own = name if name in named else max(named, key=lambda other: len(named[other]))
-    for other, slugs in named.items():
-        if other != own:
-            yield f"{len(slugs)} of {len(runs)} runs are of another experiment, {other}, and may not compare: {_few(slugs)}"
-    firsts: dict[str, Run] = {}
-    for run in runs:
-        first = firsts.setdefault(json.dumps(run.manifest.get("cell"), sort_keys=True), run)
-        if parts := differing(run, first):
-            yield f"run {run.slug} has another {', '.join(parts)} than {first.slug}, so the two do not compare"
+def _mixed(apart: dict[str, str], total: int) -> list[str]:
+    """Say which runs stand apart, those with the same reason together."""
+    said = []
+    for why in dict.fromkeys(apart.values()):
+        slugs = [slug for slug in apart if apart[slug] == why]
+        are, each = ("is", "it") if len(slugs) == 1 else ("are", "each")
+        said.append(f"{len(slugs)} of {total} runs {are} not compared with the rest, as {each} {why}: {_few(slugs)}")
+    return said
 
 
 def _few(slugs: list[str], most: int = 5) -> str:

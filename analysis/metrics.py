@@ -88,10 +88,11 @@ def step_count(steps: pd.DataFrame) -> int:
     return int(_worker0(steps)["step"].nunique())
 
 
-def is_adaptive(steps: pd.DataFrame) -> bool:
+def has_adapted(steps: pd.DataFrame) -> bool:
     """Tell whether the ratio kept moving during the run (by over 1 %, at least thrice), or the policy believed something about the network.
 
-    A scheme that begins dense and then stays at its ratio, as PowerSGD does, moves once.
+    A scheme that begins dense and then stays at its ratio, as PowerSGD does, moves once. An adaptive scheme need not move in every run:
+    whether a scheme is one, `adaptive` tells.
     """
     ratio = _worker0(steps).sort_values("step")["ratio"].dropna()
     moves = int((ratio.diff().abs() > 0.01 * ratio.shift()).sum())
@@ -111,7 +112,8 @@ def median_part_s(steps: pd.DataFrame, part: str) -> float:
 def idle_s(steps: pd.DataFrame) -> pd.Series:
     """Return, of each worker and step, how much of its exchange went by before the last worker was ready to exchange.
 
-    Ready is a worker when its own step has lasted as long as its compute and encoding took. All workers' clocks are one clock.
+    Ready is a worker when its own step has lasted as long as its compute and encoding took. All workers' clocks are one clock. The
+    optimiser is in the compute though it comes after the exchange: docs/results.md says by how much that may be off.
     """
     ready_s = steps["t_s"] + steps["compute_s"] + steps["encode_s"]
     waiting_s = ready_s.groupby(steps["step"]).transform("max") - ready_s
@@ -182,6 +184,15 @@ def time_to_accuracy_s(evals: pd.DataFrame, target: float) -> float:
     """Return the training clock at the first evaluation at or above the target; nothing is interpolated."""
     reached = evals.loc[evals["accuracy"] >= target, "train_s"].dropna()
     return float(reached.min()) if len(reached) else NAN
+
+
+def median_time_s(times_s: pd.Series) -> float:
+    """Return the median of runs' times to an accuracy; one that did not get there (NaN) counts as later than any that did.
+
+    NaN where half of them or more did not: the median of those that did would be one of the lucky.
+    """
+    middle_s = float(times_s.fillna(np.inf).median())
+    return middle_s if np.isfinite(middle_s) else NAN
 
 
 def downsample_max(

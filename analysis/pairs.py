@@ -6,7 +6,6 @@ A value that cannot be had is NaN.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +14,9 @@ from typing import Any
 import pandas as pd
 
 from analysis import metrics
-from analysis.load import WORKLOAD_FIELDS, Results, Run, dig
-from analysis.run import differing
+from analysis.adaptive import adaptive_schemes
+from analysis.load import Results, Run, dig
+from analysis.mixed import tested_otherwise
 from analysis.summary import BASELINE, number
 from analysis.words import cell_words, network_words, small_print
 
@@ -68,23 +68,23 @@ def of_cell(found: Comparison, cell_key: str) -> Comparison:
 def merge(experiments: Sequence[Results]) -> tuple[list[Run], list[str]]:
     """Return the runs that can stand side by side, and in words those that cannot.
 
-    Of runs with the same scheme, workload, cell and seed the first folder's stays. A cell's first run sets what was tested
-    (topology, model, transport, ...); runs of the same cell that tested something else are left out.
+    Of runs with the same scheme, workload, cell and seed the first folder's stays. Runs that stand apart in their own folder are left
+    out. Of the others a cell's first run sets what was tested (topology, model, transport, ...); those that tested something else are
+    left out too.
     """
     kept: dict[tuple[str, ...], Run] = {}
-    firsts: dict[tuple[str, ...], Run] = {}
-    notes: list[str] = []
+    notes = [f"Not comparable: {results.folder / slug} {why}." for results in experiments for slug, why in results.apart.items()]
+    every = [run for results in experiments for run in results.compared.runs]
+    odd = {run.folder: (first, parts) for run, first, parts in tested_otherwise(every)}
     for results in experiments:
         twice: list[str] = []
-        for run in results.runs:
-            group = (run.workload, _cell_key(run))
-            key = (*group, run.scheme, str(_seed(run)))
-            first = firsts.setdefault(group, run)
-            other = differing(run, first)
+        for run in results.compared.runs:
+            key = (run.workload, run.cell_key, run.scheme, str(_seed(run)))
             if key in kept:
                 twice.append(run.slug)
-            elif other:
-                notes.append(f"Not comparable: {run.folder} has another {', '.join(other)} than {first.folder}.")
+            elif run.folder in odd:
+                first, parts = odd[run.folder]
+                notes.append(f"Not comparable: {run.folder} has another {', '.join(parts)} than {first.folder}.")
             else:
                 kept[key] = run
         if twice:
@@ -95,13 +95,14 @@ def merge(experiments: Sequence[Results]) -> tuple[list[Run], list[str]]:
 def per_run(runs: list[Run], accuracy: float | None = None) -> pd.DataFrame:
     """Return one row a run: what the four tables are made of."""
     table = pd.DataFrame([_row(run) for run in runs])
+    table["adaptive"] = table["scheme"].isin(adaptive_schemes(runs))
     table[["target", "time_s"]] = metrics.NAN
     table["target_from"] = ""
     for _, group in table[table["workload"] == "train"].groupby("cell_key", sort=False):
         finals = group.loc[group["valid"] & (group["scheme"] == BASELINE), "final_accuracy"]
         target, source = _target([runs[index] for index in group.index], finals.tolist(), accuracy)
         for index in group.index[group["valid"]]:
-            table.loc[index, "time_s"] = metrics.time_to_accuracy_s(runs[index].evals, target)
+            table.loc[index, "time_s"] = metrics.time_to_accuracy_s(runs[index].timed_evals, target)
         table.loc[group.index, "target"], table.loc[group.index, "target_from"] = target, source
     return table
 
@@ -129,8 +130,7 @@ def times(table: pd.DataFrame) -> pd.DataFrame:
         if not math.isnan(head["target"]):
             taken, others = own["time_s"].fillna(math.inf), none["time_s"].fillna(math.inf)
             pairs = own.index.intersection(none.index) if head["scheme"] != BASELINE else own.index[:0]
-            middle_s = float(taken.median())
-            row |= {"reached": int(own["time_s"].notna().sum()), "median_s": middle_s if math.isfinite(middle_s) else metrics.NAN}
+            row |= {"reached": int(own["time_s"].notna().sum()), "median_s": metrics.median_time_s(own["time_s"])}
             row |= {"pairs": len(pairs), "shorter": int((taken[pairs] < others[pairs]).sum())}
         rows.append(head | row)
     return pd.DataFrame(rows, columns=[*HEAD, *TIMES]).astype({"reached": "Int64", "pairs": "Int64", "shorter": "Int64"})
@@ -169,14 +169,13 @@ def accuracies(table: pd.DataFrame) -> pd.DataFrame:
 def _row(run: Run) -> Row:
     steps, evals = run.steps, run.evals  # before `valid` is asked: reading may find damage
     return {
-        "cell_key": _cell_key(run),
-        "cell": cell_words(_cell(run)),
+        "cell_key": run.cell_key,
+        "cell": cell_words(run.cell),
         "workload": run.workload,
         "scheme": run.scheme,
         "label": run.label,
         "seed": _seed(run),
         "valid": run.valid,
-        "adaptive": metrics.is_adaptive(steps),
         "steps": metrics.step_count(steps),
         "throughput_samples_s": metrics.throughput_samples_s(steps),
         "final_accuracy": metrics.final_accuracy(evals),
@@ -216,16 +215,6 @@ def _basis(results: Results, runs: list[Run]) -> str:
     networks = dict.fromkeys(network_words(run) for run in runs)
     said = small_print(results, runs)[1:] if runs else []  # its first sentence is ours, in the words of a figure
     return " ".join([f"`{results.folder}`: {'; '.join(networks) or 'no run is used'}.", *said, *results.problems])
-
-
-def _cell(run: Run) -> dict[str, Any]:
-    """Return the run's cell; a swept workload belongs to it if its kind alone does not tell it from others."""
-    swept = {key: value for key, value in (run.manifest.get("cell") or {}).items() if key in WORKLOAD_FIELDS and value != run.workload}
-    return run.cell | swept
-
-
-def _cell_key(run: Run) -> str:
-    return json.dumps(_cell(run), sort_keys=True, default=str)
 
 
 def _seed(run: Run) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -50,16 +51,20 @@ def training_samples(run: Run) -> pd.DataFrame:
     return _training(run.links, _names(run), metrics_time.end_s(run.steps))
 
 
-def directions(samples: pd.DataFrame, runs: Iterable[Run]) -> list[Direction]:
-    """Return the two directions of the bottleneck with most backlog, the way its link is written first; the second if it held anything."""
-    held = samples.groupby("link")["backlog_bytes"].sum()
-    name = str(held.idxmax())
-    link = next(link for run in runs for link in bottlenecks(run) if link["name"] == name)
-    there, back = Direction(name, link["a"], link["b"]), Direction(name, link["b"], link["a"])
-    peaks = {way: way.of(samples)["backlog_bytes"].max() for way in (there, back)}
-    if not peaks[there] > 0:
-        there, back = back, there
-    return [there, back] if peaks[back] > 0 else [there]
+def directions(samples: Iterable[pd.DataFrame]) -> list[Direction]:
+    """Return the busiest direction of the bottlenecks and, if that held anything, the way back; nothing without samples.
+
+    Busiest is what held most for longest, in all runs together; each frame has the samples of one. Table and figures choose by this.
+    """
+    held: dict[Direction, float] = defaultdict(float)
+    for frame in samples:
+        for names, mine in frame.groupby(["link", "source", "target"], sort=False, observed=True):
+            held[Direction(*map(str, names))] += _held_byte_s(mine)
+    if not held:
+        return []
+    busiest = max(held, key=lambda way: held[way])  # of equals the one that was sampled first: as its link is written
+    back = Direction(busiest.link, busiest.target, busiest.source)
+    return [busiest, back] if held[back] > 0 else [busiest]
 
 
 def waits_s(samples: pd.DataFrame) -> pd.Series:
@@ -77,11 +82,16 @@ def waits(run: Run) -> Waits:
 
 def busiest_waits(samples: pd.DataFrame) -> Waits:
     """Return the waits of the direction with most backlog."""
-    ways = samples.groupby(["link", "source", "target"])
-    if not len(ways):
-        return Waits()
-    taken_s = waits_s(ways.get_group(ways["backlog_bytes"].sum().idxmax())).dropna()
+    ways = directions([samples])
+    taken_s = waits_s(ways[0].of(samples) if ways else samples).dropna()
     return Waits(float(taken_s.mean()), float(taken_s.quantile(0.95))) if len(taken_s) else Waits()
+
+
+def _held_byte_s(samples: pd.DataFrame) -> float:
+    """Return one direction's backlog times how long it was there: a sum over samples would count what was sampled more often twice."""
+    ordered = samples.sort_values("t_s")
+    lasted_s = ordered["t_s"].diff().bfill().fillna(1.0)  # since the sample before; a single one has nothing to be weighed against
+    return float((ordered["backlog_bytes"] * lasted_s).sum())
 
 
 @lru_cache(maxsize=4096)

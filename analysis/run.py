@@ -16,9 +16,8 @@ from analysis import frames
 
 T = TypeVar("T")
 SCHEMA = 1  # newest layout this code reads
-WORKLOAD_FIELDS = ("workload", "workload.kind")  # sweeping these gives bars side by side, not another facet
-NAMING = ("name", "description", "schemes", "sweep", "seed", "repeats")  # parts of a spec that do not change what a run measures
-GOALS = ("budget", "target_accuracy", "data_dir")  # the same of a workload: when a run ends is judged where it matters
+WORKLOAD_FIELDS = ("workload", "workload.kind")  # sweeping kinds gives bars side by side, not another facet
+VARIANT = "workload.variant"  # how the cell names a swept workload; `workload` itself is its kind
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,9 @@ class Run:
 
     @property
     def cell(self) -> dict[str, Any]:
-        """Return the swept fields and their values, but for the workload."""
-        return {key: value for key, value in self._all_swept().items() if key not in WORKLOAD_FIELDS}
+        """Return the swept fields and their values; a swept workload is among them only if its kind does not tell it from others."""
+        swept = {key: value for key, value in self._all_swept().items() if key not in WORKLOAD_FIELDS or value != self.workload}
+        return {VARIANT if key in WORKLOAD_FIELDS else key: value for key, value in swept.items()}
 
     @property
     def cell_key(self) -> str:
@@ -135,6 +135,12 @@ class Run:
     def evals(self) -> pd.DataFrame:
         """Return the evaluations."""
         return self._frame("evals")
+
+    @property
+    def timed_evals(self) -> pd.DataFrame:
+        """Return the evaluations by the clock and the last one: those after given steps come sooner the faster a scheme is."""
+        after_steps = dig(self.manifest, "spec", "workload", "eval_steps")
+        return self.evals[self.evals["final"] | ~self.evals["step"].isin(after_steps if isinstance(after_steps, list) else [])]
 
     @property
     def links(self) -> pd.DataFrame:
@@ -209,15 +215,6 @@ class Run:
 
     def _swept_workload(self) -> Any:
         return next((self._all_swept()[key] for key in WORKLOAD_FIELDS if key in self._all_swept()), None)
-
-
-def differing(run: Run, other: Run) -> list[str]:
-    """Return which parts of two runs' specs differ, but for what only names, repeats or ends a run."""
-    one, two = ({key: value for key, value in (each.manifest.get("spec") or {}).items() if key not in NAMING} for each in (run, other))
-    for spec in (one, two):
-        if isinstance(spec.get("workload"), dict):
-            spec["workload"] = {key: value for key, value in spec["workload"].items() if key not in GOALS}
-    return sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
 
 
 def dig(data: Any, *keys: str) -> Any:

@@ -1,7 +1,8 @@
 """One row a run: the table behind every bar, and summary.csv.
 
 Speed-ups are over scheme `none` in the same cell and workload, valid runs only: a speed-up over a baseline that cannot be
-trusted is not stated. Repeats share one interval; a single run has that of its own windows; `interval` says which.
+trusted is not stated. Repeats share one interval; a single run has that of its own windows; `interval` says which. A run that stands
+`apart` (of another experiment, or of another set-up than its cell's) has its own numbers only, and is in nobody's median.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ VALUES = (
     *("predicted_step_s", "queue_mean_s", "queue_p95_s", "background_bps", "background_share", "background_fairness"),
     *("fidelity", "compute_inflation", "time_dilation"),
 )
+VERDICT = ("interval", "valid", "status", "invalid_reasons", "apart")
 
 
 def summarise(results: Results) -> pd.DataFrame:
@@ -33,7 +35,7 @@ def summarise(results: Results) -> pd.DataFrame:
 
 
 def _summarise(results: Results) -> pd.DataFrame:
-    rows = {run.slug: _row(run) for run in results.runs}
+    rows = {run.slug: _row(run) | {"apart": results.apart.get(run.slug)} for run in results.runs}
     for slug in results.missing:
         rows[slug] = {"run": slug, "status": "missing"}
     for slug in results.unreadable:
@@ -42,7 +44,7 @@ def _summarise(results: Results) -> pd.DataFrame:
 
     swept = list(dict.fromkeys(key for cell in results.cells for key in cell))
     head = ["run", "scheme", "scheme_label", "workload", *swept, "repeat"]
-    table = pd.DataFrame([rows[slug] for slug in order]).reindex(columns=[*head, *VALUES, "interval", "valid", "status", "invalid_reasons"])
+    table = pd.DataFrame([rows[slug] for slug in order]).reindex(columns=[*head, *VALUES, *VERDICT])
     for column in VALUES:
         table[column] = pd.to_numeric(table[column]).astype(float)
     table["repeat"] = table["repeat"].astype("Int64")
@@ -59,9 +61,12 @@ def write_summary(table: pd.DataFrame, path: Path) -> Path:
 
 
 def by_scheme(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a cell, workload and scheme: the median over its repeats, of the valid ones if any is valid."""
+    """Return one row a cell, workload and scheme: the median over its repeats, of the valid ones if any is valid.
+
+    `reached` is how many of them got to the target accuracy. Runs that stand apart are left out.
+    """
     cells = swept_columns(table)
-    present = table[table["throughput_samples_s"].notna()]
+    present = table[table["throughput_samples_s"].notna() & table["apart"].isna()]
     rows: list[dict[Any, Any]] = []
     for _, group in present.groupby([*cells, "workload", "scheme"], sort=False, dropna=False):
         good = group[group["valid"].fillna(False)]
@@ -69,9 +74,10 @@ def by_scheme(table: pd.DataFrame) -> pd.DataFrame:
         row: dict[Any, Any] = used.iloc[0].to_dict()
         row |= {column: used[column].median() for column in VALUES}
         row |= {"throughput_low": used["throughput_low"].iloc[0], "throughput_high": used["throughput_high"].iloc[0]}
+        row |= {"time_to_accuracy_s": metrics.median_time_s(used["time_to_accuracy_s"]), "reached": used["time_to_accuracy_s"].count()}
         row |= {"repeats": len(used), "left_out": len(group) - len(used), "valid": bool(len(good))}
         rows.append(row)
-    return pd.DataFrame(rows, columns=[*present.columns, "repeats", "left_out"])
+    return pd.DataFrame(rows, columns=[*present.columns, "reached", "repeats", "left_out"])
 
 
 def swept_columns(table: pd.DataFrame) -> list[str]:
@@ -126,19 +132,23 @@ def measured(run: Run) -> dict[str, Any]:
 
 def _compare(table: pd.DataFrame, cell: list[str], asked: dict[str, float], runs: dict[str, Run]) -> None:
     """Fill what needs other runs of the same cell: speed-up, target, time to it, the interval over repeats."""
-    for _, group in table[table["scheme"].notna()].groupby(cell, sort=False, dropna=False):
+    present = table[table["scheme"].notna()]
+    targets = dict(asked)  # all that a run has which stands apart
+    for _, group in present[present["apart"].isna()].groupby(cell, sort=False, dropna=False):
         none = group[(group["scheme"] == BASELINE) & group["valid"].fillna(False)]
         baseline = none["throughput_samples_s"].median()
         table.loc[group.index, "speedup_over_none"] = group["throughput_samples_s"] / baseline
-        for index, slug in group["run"].items():
-            target = metrics.target_accuracy(asked.get(slug), none["final_accuracy"].tolist())
-            table.loc[index, "target_accuracy"] = target if len(runs[slug].evals) else math.nan
-            table.loc[index, "time_to_accuracy_s"] = metrics.time_to_accuracy_s(runs[slug].evals, target)
+        finals = none["final_accuracy"].tolist()
+        targets |= {slug: metrics.target_accuracy(asked.get(slug), finals) for slug in group["run"]}
         for _, repeats in group[group["valid"].fillna(False)].groupby("scheme", sort=False):
             interval = metrics.median_interval(repeats["throughput_samples_s"].dropna().tolist())
             if interval.method:
                 table.loc[repeats.index, ["throughput_low", "throughput_high"]] = interval.low, interval.high
                 table.loc[repeats.index, "interval"] = interval.method
+    for index, slug in present["run"].items():
+        target, evals = targets.get(slug, math.nan), runs[slug].timed_evals
+        table.loc[index, "target_accuracy"] = target if len(evals) else math.nan
+        table.loc[index, "time_to_accuracy_s"] = metrics.time_to_accuracy_s(evals, target)
 
 
 def _asked_targets(results: Results) -> dict[str, float]:

@@ -31,6 +31,11 @@ def prefix_of(value: float, unit: str) -> tuple[float, str]:
     return next((step for step in steps if abs(value) >= step[0] * 0.9995), steps[-1])
 
 
+def reached_words(reached: int, runs: int) -> str:
+    """Say how many runs got to an accuracy, where too few did for a time: `reached by 1 of 2`."""
+    return f"reached by {reached} of {runs}"
+
+
 def cell_words(cell: dict[str, Any]) -> str:
     """Return a cell as a panel's title: `rate 10 Mbit/s, delay 5 ms`."""
     return ", ".join(f"{short_name(key)} {_value(key, value)}" for key, value in cell.items())
@@ -113,6 +118,9 @@ def small_print(results: Results, runs: list[Run], extra: list[str] | None = Non
         sentences.append("Paths were changed by hand while a run went on.")
     if any(run.manifest.get("forced") for run in runs):
         sentences.append("Checks before the start were overridden (forced).")
+    if results.apart:
+        apart = len(results.apart)
+        sentences.append(f"Not compared: {apart} run{'s' * (apart > 1)} of another experiment, or with other settings.")
     incomplete = sum(not run.complete for run in runs)
     if incomplete:
         sentences.append(f"Incomplete: {_of(incomplete, len(runs))}.")

@@ -8,7 +8,6 @@ Debian: apt install chromium-headless-shell (or chromium).
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -159,11 +158,3 @@ class Page:
         """Return the addresses of what was asked for, but for what the file holds itself."""
         asked = [event["params"]["request"]["url"] for event in self._browser.events if event.get("method") == "Network.requestWillBeSent"]
         return [address for address in asked if not address.startswith("data:")]
-
-    def screenshot(self, path: Path) -> Path:
-        """Save the whole page as a picture."""
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 12_000), "scale": 1}
-        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"]
-        path.write_bytes(base64.b64decode(data))
-        return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -102,7 +103,7 @@ def marker(run: Run, look: SchemeStyle) -> dict[str, Any]:
 
 
 def _legend(runs: list[Run], styles: dict[str, SchemeStyle]) -> list[Line2D]:
-    """Return an entry a scheme: its final accuracy, or why it should not be believed; the best first."""
+    """Return an entry a scheme: its final accuracy (the median, as in the summary), or why it should not be believed; the best first."""
     schemes: dict[str, list[Run]] = {}
     for run in runs:
         schemes.setdefault(run.scheme, []).append(run)
@@ -110,12 +111,12 @@ def _legend(runs: list[Run], styles: dict[str, SchemeStyle]) -> list[Line2D]:
     for slug, members in schemes.items():
         good = [run for run in members if run.valid] or members
         finals = [value for run in good if not math.isnan(value := summary.metrics.final_accuracy(run.evals))]
-        mean = sum(finals) / len(finals) if finals else -1.0
-        text = styles[slug].label + (f"  {100 * mean:.1f} %" if finals else "")
+        middle = median(finals) if finals else -1.0
+        text = styles[slug].label + (f"  {100 * middle:.1f} %" if finals else "")
         verdict = good[0].verdict
         text += f" ({verdict.split(':')[0]})" if verdict else ""
-        look = marker(good[0], styles[slug])
-        entries.append((mean, Line2D([], [], label=text, linestyle=styles[slug].line, color=styles[slug].colour, **_without_colour(look))))
+        look = _without_colour(marker(good[0], styles[slug]))
+        entries.append((middle, Line2D([], [], label=text, linestyle=styles[slug].line, color=styles[slug].colour, **look)))
     return [entry for _, entry in sorted(entries, key=lambda pair: -pair[0])]
 
 

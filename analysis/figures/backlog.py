@@ -1,6 +1,6 @@
 """What the bottleneck's queue held over time: a row a scheme, the same axes for all, in kB and in ms of waiting.
 
-With traffic both ways the second direction hangs below the axis. Of several bottlenecks the one with most backlog is shown.
+The direction with most backlog stands on the axis; with traffic both ways the other hangs below it. Of several bottlenecks one is shown.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def draw_in(
     slugs = schemes(results, shown)
     runs = [run for column in shown for run in column.runs.values()]
     samples = {run.slug: queues.training_samples(run) for run in runs}
-    ways = queues.directions(pd.concat(samples.values(), ignore_index=True), runs)[: 2 if both_ways else 1]
+    ways = queues.directions(samples.values())[: 2 if both_ways else 1]
     title_chars = int(84 / max(2, len(shown)))
     panels = canvas.subplots(len(slugs), len(shown), sharex="col", sharey=True, squeeze=False)
     for j, column in enumerate(shown):

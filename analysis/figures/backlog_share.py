@@ -20,6 +20,7 @@ from analysis.style import SchemeStyle
 
 TITLE = "How full the bottleneck's queue is"
 MOST_PANELS = 6
+MOST_NAMED = 3  # directions in the title
 POINTS = 300
 
 
@@ -38,13 +39,13 @@ def draw(results: Results) -> Figure | None:
         every = columns(results)
         shown = every[:MOST_PANELS]
         styles = style.scheme_styles(results.schemes)
-        samples = [{slug: pd.concat([_with_limit(run) for run in runs]) for slug, runs in column.repeats.items()} for column in shown]
         runs = [run for column in shown for repeats in column.repeats.values() for run in repeats]
-        way = queues.directions(pd.concat([frame for one in samples for frame in one.values()], ignore_index=True), runs)[0]
+        samples = [{slug: _busiest(repeats) for slug, repeats in column.repeats.items()} for column in shown]
+        ways = dict.fromkeys(str(way) for one in samples for way, _ in one.values() if way)
         figure, panels = facets.grid(len(shown), 3.4 if len(shown) == 1 else 2.6)
         waits_ms: dict[str, float] = {}
         for axes, column, mine in zip(panels, shown, samples, strict=True):
-            waits_ms |= _panel(axes, column, {slug: way.of(frame) for slug, frame in mine.items() if len(way.of(frame))}, styles)
+            waits_ms |= _panel(axes, column, {slug: frame for slug, (way, frame) in mine.items() if way}, styles)
         facets.tidy(panels, [(0.0, 1.0)])
         panels[0].set_ylim(bottom=0)
         slugs = [slug for slug in results.schemes if slug in waits_ms]
@@ -52,8 +53,10 @@ def draw(results: Results) -> Figure | None:
             styles |= {
                 slug: replace(styles[slug], label=f"{styles[slug].label}: {waits_ms[slug]:.2g} ms") for slug in slugs if waits_ms[slug] >= 0
             }
-        style.set_title(figure, f"{TITLE}, {way}", timelines.legend(slugs, shown, styles))
+        where = " or ".join(ways) if len(ways) <= MOST_NAMED else "where it is busiest"
+        style.set_title(figure, f"{TITLE}, {where}", timelines.legend(slugs, shown, styles))
         extra = ["Beside names: the wait that 95 % of the time was not exceeded."] * (len(shown) == 1)
+        extra += ["Of each scheme the direction with most backlog."] * (len(ways) > 1)
         extra += [*backlog.busiest(shown), *left_out(len(every), len(shown))]
         style.footnote(figure, words.small_print(results, runs, extra))
     return figure
@@ -80,6 +83,13 @@ def _panel(axes: Axes, column: Column, samples: dict[str, pd.DataFrame], styles:
     axes.set_xlabel("backlog, of the queue's limit")
     axes.set_title(column.title)
     return waits_ms
+
+
+def _busiest(repeats: list[Run]) -> tuple[queues.Direction | None, pd.DataFrame]:
+    """Return a scheme's busiest direction over all repeats, and its samples in them; None without any."""
+    samples = [_with_limit(run) for run in repeats]
+    ways = queues.directions(samples)
+    return (ways[0], pd.concat([ways[0].of(frame) for frame in samples])) if ways else (None, samples[0])
 
 
 def _with_limit(run: Run) -> pd.DataFrame:

@@ -76,8 +76,7 @@ def _column(panels: list[Axes], column: Column, styles: dict[str, SchemeStyle]) 
     """Draw one column."""
     runs = [run for run in column.runs.values() if len(run.steps)]
     samples = {run.slug: queues.training_samples(run) for run in runs}
-    filled = pd.concat(samples.values(), ignore_index=True)
-    way = queues.directions(filled, runs)[0] if len(filled) else None
+    way = next(iter(queues.directions(samples.values())), None)
     for place, run in enumerate(runs):
         look = style.trace_look(styles[run.scheme], run.valid, place)
         edges_s = metrics_time.window_edges_s(metrics_time.end_s(run.steps))

@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import metrics, metrics_time, style, words
+from analysis.adaptive import adaptive_schemes
 from analysis.figures import marks, timelines
 from analysis.figures.columns import MOST, Column, columns, left_out, one_of_repeats, schemes
 from analysis.figures.registry import Drawing
-from analysis.load import Results
+from analysis.load import Results, Run
 from analysis.style import SchemeStyle
 
 TITLE = "Delay of the exchange and ratio of adaptive schemes"
@@ -24,7 +25,7 @@ COMPUTE = {"color": style.MUTED, "linewidth": 1.2, "linestyle": (0, (1, 1.5))}
 
 def reason(results: Results) -> str | None:
     """Say why there is nothing to draw, or None."""
-    return None if any(metrics.is_adaptive(run.steps) for run in results.runs) else "no scheme changed its ratio"
+    return None if _columns(results) else "no adaptive scheme made a step"
 
 
 def draw(results: Results) -> Figure | None:
@@ -32,7 +33,7 @@ def draw(results: Results) -> Figure | None:
     if reason(results):
         return None
     with style.look():
-        every = [adaptive for column in columns(results) if (adaptive := _adaptive(column)).repeats]
+        every = _columns(results)
         shown = every[:MOST]
         styles = style.scheme_styles(results.schemes)
         figure = style.new_figure(2 * PANEL_HEIGHT_IN + 1.2, style.WIDTH_IN * (1 if len(shown) < 3 else 1.3))
@@ -52,9 +53,18 @@ def draw(results: Results) -> Figure | None:
     return figure
 
 
-def _adaptive(column: Column) -> Column:
-    """Return the column with the schemes that changed their ratio."""
-    return Column(column.title, {slug: runs for slug, runs in column.repeats.items() if metrics.is_adaptive(runs[0].steps)})
+def _columns(results: Results) -> list[Column]:
+    """Return the columns with the runs of adaptive schemes that made a step, whether or not they changed their ratio there."""
+    adaptive = adaptive_schemes(results.runs)
+    made = []
+    for column in columns(results):
+        mine = {slug: [run for run in runs if _made_a_step(run)] for slug, runs in column.repeats.items() if slug in adaptive}
+        made.append(Column(column.title, {slug: runs for slug, runs in mine.items() if runs}))
+    return [column for column in made if column.repeats]
+
+
+def _made_a_step(run: Run) -> bool:
+    return len(metrics_time.exchange_over_time(run.steps)) > 0
 
 
 def _column(panels: list[Axes], column: Column, styles: dict[str, SchemeStyle]) -> list[str]:
@@ -79,7 +89,7 @@ def _column(panels: list[Axes], column: Column, styles: dict[str, SchemeStyle]) 
 FIGURE = Drawing(
     "delay_ratio",
     TITLE,
-    "What delay-aware schemes see and do: how long each exchange took, and the share of the gradient they sent.",
+    "What adaptive schemes see and do: how long each exchange took, and the share of the gradient they sent.",
     25,
     reason,
     draw,

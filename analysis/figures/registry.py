@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
@@ -25,10 +25,16 @@ class Drawing:
 
 
 def find(package: str, folders: list[str]) -> dict[str, Drawing]:
-    """Return the drawings of all modules of a package by their names, in the order of their places."""
+    """Return the drawings of all modules of a package by their names, in the order of their places; they see runs that compare only."""
     found: dict[str, Drawing] = {}
     for info in pkgutil.iter_modules(folders):
         for value in vars(importlib.import_module(f"{package}.{info.name}")).values():
             if isinstance(value, Drawing) and found.setdefault(value.name, value) is not value:
                 raise ValueError(f"two figures are named {value.name}: one of them needs another name")
-    return dict(sorted(found.items(), key=lambda item: (item[1].place, item[0])))
+    ordered = sorted(found.values(), key=lambda drawing: (drawing.place, drawing.name))
+    return {drawing.name: _of_what_compares(drawing) for drawing in ordered}
+
+
+def _of_what_compares(drawing: Drawing) -> Drawing:
+    """Keep runs of another experiment or set-up out of a figure, and out of its medians."""
+    return replace(drawing, reason=lambda results: drawing.reason(results.compared), draw=lambda results: drawing.draw(results.compared))

@@ -83,7 +83,7 @@ def _panel(axes: Axes, cell: pairs.Comparison, schemes: list[str], styles: dict[
 def _note(row: pairs.Row, is_oracle: bool, regret: float | None) -> str:
     """Say how long it took, and what that means."""
     if math.isnan(row["median_s"]):
-        return f"reached by {row['reached']} of {row['seeds']}" if row["seeds"] else "no valid run"
+        return words.reached_words(row["reached"], row["seeds"]) if row["seeds"] else "no valid run"
     said = f"{row['median_s']:.1f} s"
     if is_oracle:
         return f"{said}, the best fixed ratio"

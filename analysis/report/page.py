@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from analysis.report.series import Group, groups
 from analysis.report.tables import Table, summary_table
 from analysis.style import SchemeStyle, scheme_styles
 
+CHANGED = "-dirty"  # behind a commit: the tree was not quite that
 WHEN = ("at_s", "at_step", "from_s", "until_s", "for_s", "every_s")
 WORDS_OF_WHEN = {"at_s": "at", "at_step": "before step", "from_s": "from", "until_s": "until", "for_s": "for", "every_s": "every"}
 
@@ -59,6 +61,7 @@ class Page:
     file: str | None  # the experiment file, word for word
     resolved: str  # the same with every default, SI units
     recipe: list[str]  # commands
+    recipe_limits: list[str]  # why they do not do quite the same again
     machine: list[tuple[str, str]]
 
 
@@ -91,6 +94,7 @@ def gather(results: Results, rows: pd.DataFrame, pictures: dict[str, Path], skip
         file=results.file,
         resolved=yaml.safe_dump(results.spec or mapping(first.get("spec")), sort_keys=False, allow_unicode=True, width=120),
         recipe=_recipe(results),
+        recipe_limits=_recipe_limits(results),
         machine=_machine(results),
     )
 
@@ -141,8 +145,18 @@ def _recipe(results: Results) -> list[str]:
     commits = _distinct(results, "git_commit")
     command = results.command if isinstance(results.command, str) else shlex.join(map(str, results.command or []))
     verb = "sweep" if " sweep " in f" {command} " else "run"
-    lines = [f"git checkout {commits[0].removesuffix('-dirty')}"] if commits else []
+    lines = [f"git checkout {commits[0].removesuffix(CHANGED)}"] if commits else []
     return [*lines, "make setup", f"sudo .venv/bin/testbed {verb} {shlex.quote(results.name)}.yaml"]
+
+
+def _recipe_limits(results: Results) -> list[str]:
+    """Say what a checkout of the first run's commit does not bring back: other commits, changes that were in none."""
+    commits = Counter(str(run.manifest["git_commit"]) for run in results.runs if run.manifest.get("git_commit") is not None)
+    clean = dict.fromkeys(commit.removesuffix(CHANGED) for commit in commits)
+    changed = sum(count for commit, count in commits.items() if commit.endswith(CHANGED))
+    said = [f"The runs are of {len(clean)} commits ({', '.join(clean)}); this is the first run's."] * (len(clean) > 1)
+    said += [f"{changed} of {len(results.runs)} runs had changes that were not committed: a checkout is without them."] * (changed > 0)
+    return said
 
 
 def _machine(results: Results) -> list[tuple[str, str]]:

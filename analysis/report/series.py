@@ -1,6 +1,6 @@
 """What the report's viewer draws: every run over its time, in few windows, so that a hundred runs stay small.
 
-Runs are grouped as they may be compared: the same cell, workload and repeat.
+Runs are grouped as they may be compared: the same cell, workload and repeat. One that stands apart is a group of its own.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ class Group:
 
 def groups(results: Results, styles: dict[str, SchemeStyle]) -> list[Group]:
     """Return the groups that have anything to show, in planned order."""
-    found: dict[tuple[str, str, int], list[tuple[Run, dict[str, Any]]]] = {}
+    found: dict[tuple[str, str, int, str], list[tuple[Run, dict[str, Any]]]] = {}
     for run in results.runs:
         if series := run.once("series", series_of):
             look = {"label": styles[run.scheme].label, "colour": styles[run.scheme].colour, "run": run.slug, "valid": run.valid}
-            found.setdefault((run.cell_key, run.workload, run.repeat), []).append((run, look | series))
-    repeats = len({repeat for _, _, repeat in found}) > 1
+            alone = f"{run.slug} alone" if run.slug in results.apart else ""
+            found.setdefault((run.cell_key, run.workload, run.repeat, alone), []).append((run, look | series))
+    repeats = len({repeat for _, _, repeat, _ in found}) > 1
     made = []
-    for (_, workload, repeat), members in found.items():
+    for (_, workload, repeat, alone), members in found.items():
         cell = words.cell_words(members[0][0].cell)
-        parts = [cell, workload if len(results.workloads) > 1 else "", f"repeat {repeat}" if repeats else ""]
+        parts = [cell, workload if len(results.workloads) > 1 else "", f"repeat {repeat}" if repeats else "", alone]
         made.append(Group(", ".join(part for part in parts if part) or results.name, [series for _, series in members]))
     return made
 
@@ -63,7 +64,7 @@ def series_of(run: Run) -> dict[str, Any] | None:
         "events": events,
     }
     if len(samples):
-        way = queues.directions(samples, [run])[0]
+        way = queues.directions([samples])[0]
         mine = way.of(samples).sort_values("t_s")
         times_s, rates_bps = metrics_time.configured_bps(mine)
         found["sent"] = _list(metrics_time.delivered_bps(mine, edges_s) / 1e6)

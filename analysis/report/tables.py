@@ -13,7 +13,7 @@ from analysis.fields import swept_fields
 from analysis.load import Results
 from analysis.report.read import measure, say
 from analysis.summary import by_scheme
-from analysis.words import short_name
+from analysis.words import reached_words, short_name
 
 Row = dict[Any, Any]
 
@@ -58,7 +58,7 @@ class Table:
 def summary_table(results: Results, runs: pd.DataFrame, anchors: dict[str, str]) -> Table:
     """Return a row a run, or with repeats a row a cell, workload and scheme; runs without a single step are listed elsewhere."""
     repeated = bool((runs["repeat"].fillna(1) > 1).any())
-    rows: list[Row] = (by_scheme(runs) if repeated else runs[runs["scheme"].notna()]).to_dict("records")
+    rows: list[Row] = (_medians(runs) if repeated else runs[runs["scheme"].notna()]).to_dict("records")
     made = [(column, cell) for column, cell in _columns(results, repeated).items() if _is_needed(column, results, rows)]
     made_rows = [
         TableRow(str(row["scheme"]), anchors.get(str(row["run"]), ""), bool(row["valid"] is True), [cell(row) for _, cell in made])
@@ -68,8 +68,15 @@ def summary_table(results: Results, runs: pd.DataFrame, anchors: dict[str, str])
     notes = [f"Throughput is of all workers together; under it its interval ({'; '.join(map(str, methods))})."] if len(methods) else []
     notes.append("Speed-up is over valid runs of scheme none in the same cell; a dash means that it cannot be told.")
     if repeated:
-        notes.append("Each row is the median of its valid repeats.")
+        notes.append("Each row is the median of its valid repeats; one that did not reach the accuracy counts as later than any that did.")
     return Table([column for column, _ in made], made_rows, notes)
+
+
+def _medians(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a scheme, then one for each run that stands apart."""
+    apart = runs[runs["apart"].notna()]
+    alone = apart.assign(repeats=1, left_out=0, reached=apart["time_to_accuracy_s"].notna().astype(int))
+    return pd.concat([by_scheme(runs), alone], ignore_index=True) if len(alone) else by_scheme(runs)
 
 
 def _columns(results: Results, repeated: bool) -> dict[Column, Callable[[Row], Cell]]:
@@ -101,7 +108,7 @@ def _is_needed(column: Column, results: Results, rows: list[Row]) -> bool:
         return len(results.workloads) > 1
     if column.title == "Repeats":
         return any("repeats" in row for row in rows)
-    values = {"Accuracy": "final_accuracy", "Time to accuracy": "time_to_accuracy_s"}
+    values = {"Accuracy": "final_accuracy", "Time to accuracy": "target_accuracy"}
     values |= {"Queueing": "queue_mean_s", "Others' share": "background_share"}
     return column.title not in values or any(not math.isnan(row[values[column.title]]) for row in rows)
 
@@ -129,7 +136,10 @@ def _throughput(row: Row) -> Cell:
 
 def _time_to_accuracy(row: Row) -> Cell:
     time_s, target = row["time_to_accuracy_s"], say(row["target_accuracy"], ".1f", 100)
-    return Cell(say(time_s, ".1f", after=" s"), _key(time_s), f"to {target} %" if target != "-" else "")
+    if target == "-":
+        return Cell("-", _key(time_s))
+    never = reached_words(row.get("reached", 0), row.get("repeats", 1))
+    return Cell(never if math.isnan(time_s) else say(time_s, ".1f", after=" s"), _key(time_s), f"to {target} %")
 
 
 def _queueing(row: Row) -> Cell:
@@ -148,7 +158,7 @@ def _times_fewer(row: Row) -> str:
 
 def _valid(row: Row) -> Cell:
     if row["valid"] is True:
-        return Cell("yes", "0")
+        return Cell("yes", "0", "" if pd.isna(row["apart"]) else f"not compared: {row['apart']}")
     status = str(row["status"])
     return Cell("no" if status == "complete" else status, "1", str(row["invalid_reasons"] or "").partition("; ")[0])
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import frames
+
 WORKERS = 4
 BATCH = 32
 DENSE_BYTES = 400_000
@@ -177,6 +179,11 @@ def links(run: FakeRun) -> list[dict[str, Any]]:
 def events(run: FakeRun) -> list[dict[str, Any]]:
     changed = [{"t_s": t_s, "kind": "link_changed", "text": "a change", "data": json.dumps(data)} for t_s, data in run.changes]
     return [{"t_s": -1.0, "kind": "start", "text": "workers started", "data": "{}"}, *changed]
+
+
+def empty(table: str) -> pd.DataFrame:
+    """Return a table of a run as it is read, without rows."""
+    return frames.to_frame(frames.no_rows(table))
 
 
 def rewrite(folder: Path, table: str, **columns: Any) -> None:

@@ -217,13 +217,28 @@ def test_there_is_no_regret_without_an_oracle_or_without_a_time(found: Found) ->
     assert "| rate 1mbit | netsense | 0 of 1 | - | topk-0.1 (1 seed) | 10.0 | - | topk-0.1 | - |" in text
 
 
-def test_a_scheme_is_adaptive_if_its_ratio_moves_or_it_senses(tmp_path: Path) -> None:
+def test_a_run_has_adapted_if_its_ratio_moved_or_it_sensed(tmp_path: Path) -> None:
     steps = load(write_experiment(tmp_path / "x", [fake("none", 1, 0.1)])).runs[0].steps
-    assert not metrics.is_adaptive(steps)
-    assert not metrics.is_adaptive(steps.iloc[:0])
-    assert metrics.is_adaptive(steps.assign(ratio=1 / (1 + steps["step"])))
-    assert metrics.is_adaptive(steps.assign(btlbw_bps=1e6))
-    assert metrics.is_adaptive(steps.assign(congested=False))
+    assert not metrics.has_adapted(steps)
+    assert not metrics.has_adapted(steps.iloc[:0])
+    assert metrics.has_adapted(steps.assign(ratio=1 / (1 + steps["step"])))
+    assert metrics.has_adapted(steps.assign(btlbw_bps=1e6))
+    assert metrics.has_adapted(steps.assign(congested=False))
+
+
+def test_dc2_has_a_regret_where_it_was_right_to_send_all(found: Found) -> None:
+    runs = [fake("none", 1, 1.0), fake("topk-0.1", 1, 0.5), fake("dc2", 1, 0.6)]
+    (one,) = found(runs, 0.75).regrets.to_dict("records")
+    assert (one["scheme"], one["regret"]) == ("dc2", pytest.approx(0.2))
+
+
+def test_a_scheme_of_ones_own_that_adapts_in_one_cell_is_adaptive_in_all(tmp_path: Path) -> None:
+    cells = [{"topology.bottleneck.rate": rate} for rate in ("1mbit", "9mbit")]
+    runs = [fake(scheme, 1, 0.5, cell=cell) for cell in cells for scheme in ("none", "topk-0.1", "mine")]
+    folder = write_experiment(tmp_path / "x", runs)
+    assert compare([load(folder)], 0.75).regrets.empty
+    move_ratio(folder, "mine-train-1mbit")
+    assert compare([load(folder)], 0.75).regrets["cell"].to_list() == ["rate 1mbit", "rate 9mbit"]
 
 
 def test_an_adaptive_scheme_without_a_valid_run_has_a_row_and_no_regret(found: Found) -> None:
@@ -317,6 +332,14 @@ def test_runs_on_another_link_are_not_compared(tmp_path: Path) -> None:
     assert comparison.speedups.empty
     expected = f"Not comparable: {second / 'fp16-train-1'} has another topology than {first / 'none-train-1'}."
     assert comparison.left_out == [expected]
+
+
+def test_runs_that_stand_apart_in_their_own_folder_are_left_out(tmp_path: Path) -> None:
+    other = {**spec(), "experiment": "other"}
+    runs = [fake("none", 1, 0.4, manifest=spec()), fake("fp16", 1, 0.2, manifest=other)]
+    comparison = compare([load(write_experiment(tmp_path / "quick", runs))])
+    assert comparison.speedups.empty
+    assert comparison.left_out == [f"Not comparable: {tmp_path / 'quick' / 'fp16-train-1'} is of another experiment, other."]
 
 
 def test_runs_with_another_budget_are_compared(found: Found) -> None:

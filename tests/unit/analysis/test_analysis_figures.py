@@ -12,6 +12,7 @@ from synthetic_results import FakeRun, write_experiment
 from analysis import load, style, summarise, words, write_report
 from analysis.figures import FIGURES, accuracy_time, backlog, bytes_step, overview, throughput
 from analysis.load import Results
+from analysis.summary import by_scheme
 
 
 @pytest.fixture
@@ -31,6 +32,29 @@ def test_accuracy_lines_are_the_evaluations(results: Results) -> None:
     assert drawn["target"].get_ydata()[0] == pytest.approx(0.855)
     assert "none-replay-0" not in drawn
     assert "(invalid)" in texts(figure)
+
+
+def test_the_accuracy_beside_a_scheme_is_the_median_as_in_the_summary(tmp_path: Path) -> None:
+    runs = [FakeRun("none", accuracies=(0.5, 0.6, final), repeat=repeat) for repeat, final in enumerate((0.7, 0.8, 0.99))]
+    results = load(write_experiment(tmp_path / "x", runs))
+    figure = accuracy_time.draw(results)
+    assert figure is not None
+    assert by_scheme(summarise(results))["final_accuracy"].item() == 0.8
+    assert "No compression  80.0 %" in texts(figure)
+
+
+def test_runs_that_stand_apart_are_in_no_figure_which_says_so(tmp_path: Path) -> None:
+    other = {"experiment": "other"}
+    runs = [FakeRun("none", step_s=0.4), FakeRun("none", step_s=0.1, repeat=1, manifest=other), FakeRun("3lc", manifest=other)]
+    results = load(write_experiment(tmp_path / "quick", runs))
+    for name in ("overview", "accuracy_time", "throughput", "breakdown", "bytes_step", "bits_value", "backlog", "backlog_share"):
+        figure = FIGURES[name].draw(results)
+        assert figure is not None
+        assert "Not compared: 2 runs of another experiment, or with other settings." in texts(figure).replace("\n", " ")
+        assert not [gid for gid in (*lines(figure), *bars(figure)) if gid.startswith(("none-train-1", "3lc"))]
+    breakdown = FIGURES["breakdown"].draw(results)
+    assert breakdown is not None
+    assert bars(breakdown)["none-train-0 compute"].get_width() == pytest.approx(0.2 * 400)
 
 
 def test_throughput_bars_have_heights_hatches_and_predictions(results: Results) -> None:

@@ -154,9 +154,10 @@ def test_a_rate_that_is_no_limit_does_not_flatten_the_panel(tmp_path: Path) -> N
 
 
 def test_delay_and_ratio_are_those_of_adaptive_schemes_only(tmp_path: Path) -> None:
+    fixed = load(write_experiment(tmp_path / "y", [FakeRun("none"), FakeRun("topk-0.1"), FakeRun("dc2", steps=0, status="running")]))
+    assert delay_ratio.reason(fixed) == "no adaptive scheme made a step"
+    assert delay_ratio.draw(fixed) is None
     folder = write_experiment(tmp_path / "x", [FakeRun("none"), FakeRun("dc2", changes=CHANGES)])
-    assert delay_ratio.reason(load(folder)) == "no scheme changed its ratio"
-    assert delay_ratio.draw(load(folder)) is None
     run = folder / "dc2-train-0"
     rewrite(run, "steps", ratio=lambda t: 1 / (1 + t["step"]), exchange_s=lambda t: 0.1 + 0.01 * t["step"] + 0.001 * t["rank"])
     figure = delay_ratio.draw(load(folder))
@@ -170,3 +171,14 @@ def test_delay_and_ratio_are_those_of_adaptive_schemes_only(tmp_path: Path) -> N
     assert drawn["compute"].get_ydata()[0] == pytest.approx(50)
     assert drawn["change 10 Mbit/s"].get_xdata()[0] == 2.0
     assert not [gid for gid in drawn if gid.startswith("none")]
+
+
+def test_an_adaptive_scheme_is_shown_where_it_kept_its_ratio(tmp_path: Path) -> None:
+    cells = [{"topology.bottleneck.rate": rate} for rate in (1e6, 9e6)]
+    folder = write_experiment(tmp_path / "x", [FakeRun(scheme, cell=cell) for cell in cells for scheme in ("none", "dc2", "mine")])
+    rewrite(folder / "mine-train-1000000_0-0", "steps", ratio=lambda table: 1 / (1 + table["step"]))
+    figure = delay_ratio.draw(load(folder))
+    assert figure is not None
+    shown = {gid for gid in lines(figure) if gid.endswith(" ratio")}
+    assert shown == {f"{scheme}-train-{rate}-0 ratio" for scheme in ("dc2", "mine") for rate in ("1000000_0", "9000000_0")}
+    assert set(xy(lines(figure)["dc2-train-9000000_0-0 ratio"])[1]) == {1.0}

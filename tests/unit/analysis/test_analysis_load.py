@@ -151,7 +151,8 @@ def test_runs_of_another_experiment_are_shown_and_named(folder: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"experiment": "other"}))
     results = load(folder)
     assert len(results.runs) == 4
-    assert results.problems == ["1 of 4 runs are of another experiment, other, and may not compare: topk-0.1-train-0"]
+    assert results.problems == ["1 of 4 runs is not compared with the rest, as it is of another experiment, other: topk-0.1-train-0"]
+    assert [run.slug for run in results.compared.runs] == ["none-train-0", "none-replay-0", "3lc-train-0"]
 
 
 def test_a_run_that_tested_something_else_than_its_cell_is_named(folder: Path) -> None:
@@ -159,7 +160,29 @@ def test_a_run_that_tested_something_else_than_its_cell_is_named(folder: Path) -
     manifest = json.loads(path.read_text())
     manifest["spec"]["topology"]["workers"] = 8
     path.write_text(json.dumps(manifest))
-    assert load(folder).problems == ["run topk-0.1-train-0 has another topology than none-train-0, so the two do not compare"]
+    results = load(folder)
+    assert results.apart == {"topk-0.1-train-0": "has another topology than none-train-0"}
+    said = "1 of 4 runs is not compared with the rest, as it has another topology than none-train-0: topk-0.1-train-0"
+    assert results.problems == [said]
+
+
+def test_a_field_that_a_newer_testbed_left_open_makes_no_difference(folder: Path) -> None:
+    path = folder / "topk-0.1-train-0" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["spec"] |= {"stragglers": [], "dilation": 1.0, "transport": None}  # as they stand where nothing is said of them
+    manifest["spec"]["topology"]["rack"] = None
+    path.write_text(json.dumps(manifest))
+    assert load(folder).apart == {}
+    path.write_text(json.dumps(manifest | {"spec": manifest["spec"] | {"dilation": 2.0}}))
+    assert list(load(folder).apart) == ["topk-0.1-train-0"]
+
+
+def test_a_run_that_does_not_say_what_it_tested_sets_no_others_apart(folder: Path) -> None:
+    path = folder / "none-train-0" / "manifest.json"  # the first of its cell
+    manifest = json.loads(path.read_text())
+    del manifest["spec"]
+    path.write_text(json.dumps(manifest))
+    assert load(folder).apart == {}
 
 
 def test_a_lacking_column_is_damage_and_the_others_are_read(folder: Path) -> None:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from synthetic_results import empty
 
 from analysis import frames, metrics
 
@@ -28,7 +29,7 @@ def test_throughput_is_all_samples_over_worker_0s_clock() -> None:
 
 
 def test_an_empty_table_gives_nan_everywhere() -> None:
-    table = frames.empty("steps")
+    table = empty("steps")
     for function in (
         metrics.throughput_samples_s,
         metrics.mean_step_s,
@@ -39,7 +40,7 @@ def test_an_empty_table_gives_nan_everywhere() -> None:
         assert math.isnan(function(table))
     assert math.isnan(metrics.median_part_s(table, "encode"))
     assert math.isnan(metrics.compression_ratio(table, 4))
-    assert math.isnan(metrics.final_accuracy(frames.empty("evals")))
+    assert math.isnan(metrics.final_accuracy(empty("evals")))
     assert math.isnan(metrics.throughput_interval(table).low)
     assert all(math.isnan(value) for value in metrics.breakdown_s(table).values())
 
@@ -50,8 +51,8 @@ def test_the_background_counts_what_it_delivered_in_the_measured_part_over_all_o
     background = pd.DataFrame(rows, columns=["t_s", "seconds", "received_bytes"])
     assert metrics.background_bps(background, table) == pytest.approx((500 + 2000 + 500 + 2000) * 8 / 4.0)
     assert metrics.background_bps(background.assign(received_bytes=0.0), table) == 0.0
-    assert math.isnan(metrics.background_bps(frames.empty("background"), table))
-    assert math.isnan(metrics.background_bps(background, frames.empty("steps")))
+    assert math.isnan(metrics.background_bps(empty("background"), table))
+    assert math.isnan(metrics.background_bps(background, empty("steps")))
 
 
 def test_the_interval_of_a_steady_run_is_a_point_and_of_a_noisy_one_holds_the_mean() -> None:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from synthetic_results import empty
 
 from analysis import frames, metrics_time
 
@@ -39,7 +40,7 @@ def test_evaluations_are_not_counted_as_slow_training() -> None:
     found = metrics_time.throughput_over_time(table, np.array([0.0, 1.0, 2.0, 3.0]))
     assert found[[0, 2]].tolist() == pytest.approx([40, 40])
     assert math.isnan(found[1])
-    assert np.isnan(metrics_time.throughput_over_time(frames.empty("steps"), np.array([0.0, 1.0]))).all()
+    assert np.isnan(metrics_time.throughput_over_time(empty("steps"), np.array([0.0, 1.0]))).all()
 
 
 def test_a_link_delivered_what_its_counter_grew_by() -> None:

@@ -2,13 +2,22 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
-from synthetic_results import FakeRun, write_experiment
+from drawn import lines, texts, xy
+from synthetic_results import FakeRun, rewrite, write_experiment
 
 from analysis import load, queues, summarise
+from analysis.figures import backlog, backlog_share, changes
 from analysis.queues import Direction
+from analysis.report.series import series_of
+
+THERE, BACK = Direction("bottleneck", "s1", "s2"), Direction("bottleneck", "s2", "s1")
+CHANGED = ((1.0, {"link": "bottleneck", "rate_bps": 40e6}),)
 
 
 def test_waits_are_those_of_the_busiest_direction_while_training(tmp_path: Path) -> None:
@@ -20,17 +29,72 @@ def test_waits_are_those_of_the_busiest_direction_while_training(tmp_path: Path)
     assert found.p95_s == pytest.approx(0.009)
 
 
-def test_the_second_direction_is_there_only_if_it_held_anything(tmp_path: Path) -> None:
-    run = load(write_experiment(tmp_path / "x", [FakeRun("none")])).runs[0]
-    samples = queues.training_samples(run)
-    there, back = Direction("bottleneck", "s1", "s2"), Direction("bottleneck", "s2", "s1")
-    assert queues.directions(samples, [run]) == [there, back]
-    assert queues.directions(samples.assign(backlog_bytes=samples["backlog_bytes"].where(samples["source"] == "s2", 0)), [run]) == [back]
+@pytest.fixture
+def samples(tmp_path: Path) -> pd.DataFrame:
+    """Return those of one run: from s1 to s2 twice as much is held as back."""
+    return queues.training_samples(load(write_experiment(tmp_path / "x", [FakeRun("none", peak_bytes=45_000)])).runs[0])
 
 
-def test_the_rate_of_the_moment_counts(tmp_path: Path) -> None:
-    run = load(write_experiment(tmp_path / "x", [FakeRun("none", peak_bytes=45_000)])).runs[0]
-    samples = queues.training_samples(run)
+def holding(samples: pd.DataFrame, there: float, back: float) -> pd.DataFrame:
+    """Return the samples with so much of their backlog each way."""
+    return samples.assign(backlog_bytes=samples["backlog_bytes"] * np.where(samples["source"] == "s1", there, 2 * back))
+
+
+def test_the_direction_that_held_most_comes_first_and_the_way_back_if_it_held_anything(samples: pd.DataFrame) -> None:
+    assert queues.directions([samples]) == [THERE, BACK]
+    assert queues.directions([holding(samples, 0.1, 1)]) == [BACK, THERE]
+    assert queues.directions([holding(samples, 0, 1)]) == [BACK]
+    assert queues.directions([holding(samples, 0, 0)]) == [THERE]
+    assert queues.directions([samples.iloc[:0]]) == []
+
+
+def test_runs_are_weighed_together(samples: pd.DataFrame) -> None:
+    assert queues.directions([samples, holding(samples, 0.1, 0.5)])[0] == THERE
+    assert queues.directions([samples, holding(samples, 0.1, 5)])[0] == BACK
+
+
+def test_a_backlog_counts_by_how_long_it_lasted_not_by_how_often_it_was_sampled() -> None:
+    rows = [("s1", t / 100, 9000 if t < 50 else 0) for t in range(100)] + [("s1", float(t), 0) for t in range(1, 10)]
+    rows += [("s2", float(t), 5000) for t in range(10)]
+    uneven = pd.DataFrame(rows, columns=["source", "t_s", "backlog_bytes"]).assign(link="bottleneck")
+    uneven["target"] = uneven["source"].map({"s1": "s2", "s2": "s1"})
+    assert uneven.groupby("source")["backlog_bytes"].sum().to_dict() == {"s1": 450_000, "s2": 50_000}
+    assert queues.directions([uneven]) == [BACK, THERE]
+
+
+def test_of_several_bottlenecks_the_busiest_direction_counts_not_the_link_that_held_most_both_ways(samples: pd.DataFrame) -> None:
+    other = holding(samples, 0, 0.6).assign(link="uplink")
+    assert queues.directions([pd.concat([holding(samples, 0.5, 0.5), other])])[0] == Direction("uplink", "s2", "s1")
+
+
+def test_table_and_figures_look_at_the_same_queue(tmp_path: Path) -> None:
+    runs = [FakeRun("none", changes=CHANGED), FakeRun("3lc", step_s=0.1, changes=CHANGED)]
+    folder = write_experiment(tmp_path / "x", runs)
+    rewrite(
+        folder / "none-train-0",
+        "links",
+        backlog_bytes=lambda links: links["backlog_bytes"] * np.where(links["source"] == "s1", 0.1, 2),
+        sent_bytes=lambda links: links["sent_bytes"] * np.where(links["source"] == "s1", 1, 7),
+    )
+    results = load(folder)
+    p95_ms = 1e3 * summarise(results)["queue_p95_s"].iloc[0]  # of the saw back, up to 40 kB
+    assert p95_ms == pytest.approx(8)
+    shares = backlog_share.draw(results)
+    assert shares is not None
+    assert f"No compression: {p95_ms:.2g} ms" in texts(shares)
+    assert "How full the bottleneck's queue is, s2 → s1 or s1 → s2" in texts(shares)
+    series = series_of(results.runs[0])
+    assert series is not None
+    assert max(series["backlog"]) == pytest.approx(40)
+    assert max(series["sent"]) == pytest.approx(7 * 1000 * 8e-6 * 200 / 5, rel=0.01)
+    alone = replace(results, runs=results.runs[:1])
+    for figure in (changes.draw(alone), backlog.draw(alone)):
+        assert figure is not None
+        assert "s2 → s1" in texts(figure)
+    assert np.nanmax(xy(lines(changes.draw(alone))["none-train-0 delivered"])[1]) == pytest.approx(max(series["sent"]), rel=0.01)
+
+
+def test_the_rate_of_the_moment_counts(samples: pd.DataFrame) -> None:
     assert queues.busiest_waits(samples.assign(rate_bps=20e6)).p95_s == pytest.approx(0.018)
     assert math.isnan(queues.busiest_waits(samples.assign(rate_bps=0.0)).p95_s)
     assert math.isnan(queues.busiest_waits(samples.iloc[:0]).mean_s)

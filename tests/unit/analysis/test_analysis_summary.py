@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,49 @@ def test_repeats_share_an_interval_and_an_invalid_one_is_left_out(tmp_path: Path
     assert bars["repeats"].item() == 3
 
 
+def test_a_repeat_that_never_got_there_counts_as_later_than_any_that_did(tmp_path: Path) -> None:
+    never = (0.1, 0.2, 0.3)
+    runs = [FakeRun("none"), *(FakeRun("topk-0.1", step_s=0.1 * n, repeat=n) for n in (1, 2)), FakeRun("topk-0.1", accuracies=never)]
+    runs += [FakeRun("3lc", repeat=1), FakeRun("3lc", repeat=2, accuracies=never)]
+    table = summarise(load(write_experiment(tmp_path / "x", runs)))
+    rows = by_scheme(table).set_index("scheme")
+    assert rows["time_to_accuracy_s"].to_dict() == pytest.approx({"none": 5.0, "topk-0.1": 4.0, "3lc": math.nan}, nan_ok=True)
+    assert rows["reached"].to_dict() == {"none": 1, "topk-0.1": 2, "3lc": 1}
+
+
+WIDER = {"spec": {"workload": {"kind": "train", "batch_size": 32}, "topology": {"kind": "dumbbell", "workers": 8}}}
+
+
+@pytest.mark.parametrize(
+    ("stranger", "why"),
+    [({"experiment": "other"}, "is of another experiment, other"), (WIDER, "has another topology than none-train-1")],
+    ids=["another name", "another spec"],
+)
+def test_runs_that_stand_apart_are_in_no_median_and_have_no_speedup(tmp_path: Path, stranger: dict[str, Any], why: str) -> None:
+    runs = [FakeRun("none", step_s=0.4, repeat=1), FakeRun("topk-0.1", step_s=0.2, repeat=1)]
+    runs += [FakeRun(run.scheme, step_s=0.01, repeat=2, manifest=stranger) for run in runs]
+    table = summarise(load(write_experiment(tmp_path / "quick", runs)))
+    assert table["apart"].fillna("").to_list() == ["", "", why, why]
+    assert table["throughput_samples_s"].to_list() == pytest.approx([320, 640, 12800, 12800])
+    assert table["speedup_over_none"].to_list() == pytest.approx([1, 2, math.nan, math.nan], nan_ok=True)
+    assert table["target_accuracy"].to_list() == pytest.approx([0.855, 0.855, math.nan, math.nan], nan_ok=True)
+    rows = by_scheme(table)
+    assert rows["throughput_samples_s"].to_list() == pytest.approx([320, 640])
+    assert rows["repeats"].to_list() == [1, 1]
+
+
+def test_two_swept_workloads_of_one_kind_are_cells_of_their_own(tmp_path: Path) -> None:
+    runs = []
+    for repeat, (model, step_s) in enumerate((("resnet8", 0.4), ("resnet20", 0.8))):
+        changed = {"spec": {"workload": {"kind": "train", "model": model}}, "cell": {"workload": f"train-{model}"}}
+        runs += [FakeRun(scheme, step_s=step_s, repeat=repeat, manifest=changed) for scheme in ("none", "topk-0.1")]
+    results = load(write_experiment(tmp_path / "x", runs))
+    assert results.problems == []
+    table = summarise(results)
+    assert table["speedup_over_none"].to_list() == pytest.approx([1, 1, 1, 1])
+    assert by_scheme(table)["workload.variant"].to_list() == ["train-resnet8"] * 2 + ["train-resnet20"] * 2
+
+
 @pytest.mark.parametrize(
     "asked", [{"target_accuracy": 0.75}, {"target_accuracy": 0.8, "budget": {"accuracy": 0.75}}], ids=["workload", "budget"]
 )
@@ -108,3 +152,11 @@ def test_an_experiments_own_target_is_used(tmp_path: Path, asked: dict[str, Any]
     row = summarise(load(write_experiment(tmp_path / "x", [run]))).iloc[0]
     assert row["target_accuracy"] == 0.75
     assert row["time_to_accuracy_s"] == pytest.approx(13 * 0.25)
+
+
+def test_an_evaluation_after_given_steps_counts_for_no_time_to_accuracy(tmp_path: Path) -> None:
+    spec = {"workload": {"kind": "train", "batch_size": 32, "target_accuracy": 0.5, "eval_steps": [10, 30]}}
+    runs = [FakeRun("none", step_s=0.5, steps=30, accuracies=(0.6, 0.7, 0.8), manifest={"spec": spec})]  # after 10, 20 and 30 steps
+    results = load(write_experiment(tmp_path / "quick", runs))
+    assert results.runs[0].timed_evals["step"].tolist() == [20, 30]  # the last one is by the clock too
+    assert summarise(results)["time_to_accuracy_s"].tolist() == [20 * 0.5]

@@ -69,7 +69,7 @@ def test_the_table_has_cells_in_si_units_seeds_metrics_and_verdicts_the_same_in_
     results = load(write_experiment(tmp_path / "x", runs, also_planned=("gone",)))
     table = long_table(results, summarise(results))
     head = ["run", "scheme", "scheme_label", "workload", "topology.bottleneck.rate_bps", "workload.model", "sweep.seed", "repeat", "seed"]
-    assert list(table.columns) == [*head, *VALUES, "interval", "valid", "status", "reason"]
+    assert list(table.columns) == [*head, *VALUES, "interval", "valid", "status", "reason", "apart"]
     assert table["topology.bottleneck.rate_bps"].tolist()[:2] == [5e6, 5e6]
     assert table["seed"].tolist()[:2] == [7, 7]
     assert table["throughput_samples_s"].tolist()[:2] == pytest.approx([512, 1280])

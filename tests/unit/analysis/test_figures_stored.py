@@ -1,14 +1,19 @@
-"""Every figure on results of real runs: what it draws is what the stored tables say, worked out here from the files alone."""
+"""Every figure on results of real runs: what it draws is what the stored tables say, worked out here from the files alone.
+
+CHECKS says what each figure is looked at on, and by what; a figure that is not in it fails.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import bars, lines, texts, xy
+from drawn import bars, lines, panel, texts, xy
+from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from stored_results import DATA
@@ -48,27 +53,42 @@ def middle(values: list[float]) -> float:
     return float(np.median(values))
 
 
-def test_overview_has_the_bars_and_lines_of_its_four_parts() -> None:
-    figure = draw("overview", "changing")
-    drawn = {name: bar.get_width() for name, bar in bars(figure).items()}
-    assert set(drawn) == {"none_r1", "dc2_r1", "netsense_r1"}
-    # of throughput and of bytes; the latter are drawn last
-    assert drawn["none_r1"] == pytest.approx(steps("changing", "none_r1")["bytes_sent"].mean())
-    assert any(name.startswith("dc2_r1 s") for name in lines(figure))
-    assert "no run has an evaluation" in texts(figure).replace("\n", " ")
+def widths(drawn: Figure | Axes) -> dict[str, float]:
+    return {name: bar.get_width() for name, bar in bars(drawn).items()}
 
 
-def test_accuracy_against_time() -> None:
-    drawn = lines(draw("accuracy_time", "train"))
+def middle_of_repeats(value: Callable[[str, str], float]) -> dict[str, float]:
+    """Return the median of something over the repeats of each scheme of `train`, by the name of its bar: the first repeat."""
+    schemes = {"none": 2, "topk-0.1": 2, "topk-0.01": 2, "3lc-ps": 1, "netsense": 2}
+    return {f"{slug}_r1": middle([value("train", f"{slug}_r{n + 1}") for n in range(count)]) for slug, count in schemes.items()}
+
+
+def bytes_a_step(experiment: str, run: str) -> float:
+    return float(steps(experiment, run)["bytes_sent"].mean())
+
+
+def check_overview(figure: Figure) -> None:
+    """It has the four figures of `train`, each in a panel of its own; of the queue a row a scheme."""
+    assert widths(panel(figure, "samples/s, all workers")) == pytest.approx(middle_of_repeats(throughput))
+    assert widths(panel(figure, "payload per worker and step")) == pytest.approx(middle_of_repeats(bytes_a_step))
+    check_accuracy_time(panel(figure, "test accuracy"))
+    for slug in middle_of_repeats(throughput):
+        (queue,) = [axes for axes in figure.axes if any(gid.startswith(f"{slug} limit") for gid in lines(axes))]
+        (way,) = [gid.removeprefix(f"{slug} ") for gid in lines(queue) if gid.startswith(f"{slug} s")]
+        held = bottleneck("train", slug, source=way.partition(" ")[0])["backlog_bytes"]
+        assert max(xy(lines(queue)[f"{slug} {way}"])[1]) == pytest.approx(held.max() / 1e3)
+
+
+def check_accuracy_time(drawn: Figure | Axes) -> None:
     for run in results("train").runs:
         evals = table("train", run.slug, "evals")
-        times_s, accuracies = xy(drawn[run.slug])
+        times_s, accuracies = xy(lines(drawn)[run.slug])
         assert times_s == pytest.approx(evals["train_s"].tolist())
         assert accuracies == pytest.approx(evals["accuracy"].tolist())
 
 
-def test_accuracy_against_bytes() -> None:
-    drawn = lines(draw("accuracy_bytes", "train"))
+def check_accuracy_bytes(figure: Figure) -> None:
+    drawn = lines(figure)
     for slug in ("none_r1", "3lc-ps_r1", "netsense_r2"):
         evals = table("train", slug, "evals")
         per_step = steps("train", slug).groupby("step")["bytes_sent"].mean()
@@ -78,8 +98,7 @@ def test_accuracy_against_bytes() -> None:
         assert accuracies == pytest.approx(evals.loc[evals["step"] > 0, "accuracy"].tolist())
 
 
-def test_regret_against_the_best_fixed_ratio() -> None:
-    figure = draw("regret", "train")
+def check_regret(figure: Figure) -> None:
     finals = [evals.loc[evals["final"], "accuracy"].item() for evals in (table("train", f"none_r{n}", "evals") for n in (1, 2))]
     target = 0.95 * max(finals)
     taken = {}
@@ -93,8 +112,7 @@ def test_regret_against_the_best_fixed_ratio() -> None:
     assert "reached by 1 of 2" in texts(figure)  # none, once
 
 
-def test_changes_of_links_and_what_schemes_made_of_them() -> None:
-    figure = draw("changes", "changing")
+def check_changes(figure: Figure) -> None:
     drawn = lines(figure)
     ratio = steps("changing", "dc2_r1").query("rank == 0").sort_values("step")
     assert xy(drawn["dc2_r1 ratio"]) == (pytest.approx(ratio["t_s"].tolist()), pytest.approx(ratio["ratio"].tolist()))
@@ -130,8 +148,8 @@ def test_background_traffic_is_shaded_and_drawn_as_it_was_received() -> None:
     assert mbps[alone] == pytest.approx(3, rel=0.1)
 
 
-def test_delay_and_ratio_traces() -> None:
-    drawn = lines(draw("delay_ratio", "changing"))
+def check_delay_ratio(figure: Figure) -> None:
+    drawn = lines(figure)
     every = steps("changing", "dc2_r1")
     longest_ms = 1e3 * every.groupby("step")["exchange_s"].max()
     assert xy(drawn["dc2_r1 each exchange"])[1] == pytest.approx(longest_ms.tolist())
@@ -139,11 +157,8 @@ def test_delay_and_ratio_traces() -> None:
     assert "none_r1 ratio" not in drawn
 
 
-def test_throughput_is_the_median_over_repeats_with_the_prediction() -> None:
-    figure = draw("throughput", "train")
-    for slug in ("none", "topk-0.01", "netsense"):
-        expected = middle([throughput("train", f"{slug}_r{n}") for n in (1, 2)])
-        assert bars(figure)[f"{slug}_r1"].get_width() == pytest.approx(expected)
+def check_throughput(figure: Figure) -> None:
+    assert widths(figure) == pytest.approx(middle_of_repeats(throughput))
     predicted_s = [run.manifest["prediction"]["step_s"] for run in results("train").runs if run.scheme == "none"]
     assert xy(lines(figure)["none_r1 predicted"])[0][0] == pytest.approx(4 * 32 / middle(predicted_s))
 
@@ -154,8 +169,8 @@ def test_what_is_not_valid_is_hatched_with_its_reason() -> None:
     assert "invalid: the bottleneck delivered 0.977" in texts(figure).replace("\n", " ")
 
 
-def test_throughput_against_bandwidth() -> None:
-    drawn = lines(draw("throughput_rate", "grid"))
+def check_throughput_rate(figure: Figure) -> None:
+    drawn = lines(figure)
     for slug in (
         f"{scheme}_rate-{rate}_delay-{delay}" for scheme in ("none", "topk-0.1") for rate in ("5mbit", "80mbit") for delay in ("1ms",)
     ):
@@ -163,8 +178,8 @@ def test_throughput_against_bandwidth() -> None:
         assert xy(drawn[slug])[0][0] == pytest.approx(5e6 if "5mbit" in slug else 80e6, rel=0.1)
 
 
-def test_parts_of_a_step_are_means_over_steps_and_workers() -> None:
-    drawn = bars(draw("breakdown", "rivals"))
+def check_breakdown(figure: Figure) -> None:
+    drawn = bars(figure)
     every = steps("rivals", "none")
     for part in ("compute", "encode", "decode"):
         assert drawn[f"none {part}"].get_width() == pytest.approx(1e3 * every[f"{part}_s"].mean())
@@ -173,15 +188,14 @@ def test_parts_of_a_step_are_means_over_steps_and_workers() -> None:
     assert drawn["none idle"].get_width() > 0
 
 
-def test_bytes_a_step() -> None:
-    figure = draw("bytes_step", "rivals")
+def check_bytes_step(figure: Figure) -> None:
     for slug in ("none", "topk-0.1"):
-        assert bars(figure)[slug].get_width() == pytest.approx(steps("rivals", slug)["bytes_sent"].mean())
+        assert bars(figure)[slug].get_width() == pytest.approx(bytes_a_step("rivals", slug))
         assert xy(lines(figure)[f"{slug} wire"])[0] == pytest.approx([steps("rivals", slug)["wire_bytes_sent"].mean()])
 
 
-def test_bits_a_value_of_a_ring_and_of_pushes_and_pulls() -> None:
-    drawn = lines(draw("bits_value", "train"))
+def check_bits_value(figure: Figure) -> None:
+    drawn = lines(figure)
     others = steps("train", "3lc-ps_r1").query("rank != 0")
     values = others["dense_bytes"] / 4
     for way, sent in (("push", others["bytes_sent"]), ("pull", others["bytes_received"])):
@@ -197,41 +211,70 @@ def bottleneck(experiment: str, run: str, source: str = "s1") -> pd.DataFrame:
     return samples[inside & (samples["link"] == "bottleneck") & (samples["source"] == source)]
 
 
-def test_backlog_over_time() -> None:
-    drawn = lines(draw("backlog", "rivals"))
+def check_backlog(figure: Figure) -> None:
+    drawn = lines(figure)
     samples = bottleneck("rivals", "none")
     assert max(xy(drawn["none s1 → s2"])[1]) == pytest.approx(samples["backlog_bytes"].max() / 1e3)
     assert xy(drawn["none limit s1 → s2"])[1][0] == pytest.approx(samples["queue_bytes"].iloc[0] / 1e3)
 
 
-def test_backlog_as_the_share_of_time_in_which_more_was_waiting() -> None:
-    fills, shares = xy(lines(draw("backlog_share", "rivals"))["none share"])
+def check_backlog_share(figure: Figure) -> None:
+    fills, shares = xy(lines(figure)["none share"])
     samples = bottleneck("rivals", "none")
     held = samples["backlog_bytes"] / samples["queue_bytes"]
     assert shares == pytest.approx([(held > fill).mean() for fill in fills])
     assert shares[0] > 0.5
 
 
-@pytest.mark.parametrize(
-    ("name", "scheme"), [("heatmap_throughput", "none"), ("heatmap_throughput", "topk-0.1"), ("heatmap_speedup", "topk-0.1")]
-)
-def test_heat_maps_over_bandwidth_and_delay(name: str, scheme: str) -> None:
-    meshes: list[Any] = draw(name, "grid").findobj(QuadMesh)
+def check_heatmap(figure: Figure, scheme: str, value: Callable[[str], float], form: str) -> None:
+    """A map has the value of each cell, over bandwidth and delay, as its colour and in words."""
+    meshes: list[Any] = figure.findobj(QuadMesh)
     (mesh,) = [mesh for mesh in meshes if mesh.get_gid() == scheme]
-    cells = [f"rate-{rate}_delay-{delay}" for delay in ("1ms", "20ms") for rate in ("5mbit", "80mbit")]
-    values = [throughput("grid", f"{scheme}_{cell}") for cell in cells]
-    if name == "heatmap_speedup":
-        values = [value / throughput("grid", f"none_{cell}") for value, cell in zip(values, cells, strict=True)]
+    values = [value(f"rate-{rate}_delay-{delay}") for delay in ("1ms", "20ms") for rate in ("5mbit", "80mbit")]
     assert np.asarray(mesh.get_array()).ravel().tolist() == pytest.approx(values)
-    written = [f"{value:.2f}x" if name == "heatmap_speedup" else f"{value:.0f}" for value in values]
-    assert set(written) <= set(texts(mesh.axes).splitlines())
+    assert {form.format(value) for value in values} <= set(texts(mesh.axes).splitlines())
 
 
-def test_the_winner_of_each_cell() -> None:
-    drawn = bars(draw("heatmap_winner", "grid"))
-    assert set(drawn) == {f"topk-0.1 {rate} {delay}" for rate in ("5e+06", "8e+07") for delay in ("0.001", "0.02")}
+def check_heatmap_throughput(figure: Figure) -> None:
+    check_heatmap(figure, "none", lambda cell: throughput("grid", f"none_{cell}"), "{:.0f}")
+    check_heatmap(figure, "topk-0.1", lambda cell: throughput("grid", f"topk-0.1_{cell}"), "{:.0f}")
 
 
-def test_every_figure_is_looked_at_here() -> None:
-    text = (DATA.parent / "unit" / "analysis" / "test_figures_stored.py").read_text()
-    assert [name for name in FIGURES if f'draw("{name}"' not in text and f'("{name}", ' not in text] == []
+def check_heatmap_speedup(figure: Figure) -> None:
+    check_heatmap(figure, "topk-0.1", lambda cell: throughput("grid", f"topk-0.1_{cell}") / throughput("grid", f"none_{cell}"), "{:.2f}x")
+
+
+def check_heatmap_winner(figure: Figure) -> None:
+    assert set(bars(figure)) == {f"topk-0.1 {rate} {delay}" for rate in ("5e+06", "8e+07") for delay in ("0.001", "0.02")}
+
+
+CHECKS: dict[str, tuple[str, Callable[[Figure], None]]] = {
+    "overview": ("train", check_overview),
+    "accuracy_time": ("train", check_accuracy_time),
+    "accuracy_bytes": ("train", check_accuracy_bytes),
+    "regret": ("train", check_regret),
+    "changes": ("changing", check_changes),
+    "delay_ratio": ("changing", check_delay_ratio),
+    "throughput": ("train", check_throughput),
+    "throughput_rate": ("grid", check_throughput_rate),
+    "breakdown": ("rivals", check_breakdown),
+    "bytes_step": ("rivals", check_bytes_step),
+    "bits_value": ("train", check_bits_value),
+    "backlog": ("rivals", check_backlog),
+    "backlog_share": ("rivals", check_backlog_share),
+    "heatmap_throughput": ("grid", check_heatmap_throughput),
+    "heatmap_speedup": ("grid", check_heatmap_speedup),
+    "heatmap_winner": ("grid", check_heatmap_winner),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_draws_what_the_tables_say(name: str) -> None:
+    experiment, check = CHECKS[name]
+    check(draw(name, experiment))
+    with pytest.raises((AssertionError, KeyError, ValueError)):
+        check(Figure())  # a check that an empty figure passes looks at nothing
+
+
+def test_the_overview_says_what_a_panel_has_not() -> None:
+    assert "no run has an evaluation" in texts(draw("overview", "changing")).replace("\n", " ")

@@ -10,6 +10,23 @@ import pytest
 from tests.browser import REMEDY, Browser, Page, find
 
 WIDTHS = {"phone": 390, "desk": 1280}
+# Every text that cannot be read to its ends: outside the window, hidden by a box around it, or out of reach of one that scrolls.
+CUT_TEXTS = """
+[...document.querySelectorAll('body *')].flatMap(element => [...element.childNodes].filter(node => {
+  if (node.nodeType !== Node.TEXT_NODE || !node.data.trim()) return false;
+  const range = document.createRange();
+  range.selectNodeContents(node);
+  const text = range.getBoundingClientRect();
+  const leaves = (left, right) => text.width > 0 && (text.left < left - 1 || text.right > right + 1);
+  for (let box = element; box; box = box.parentElement) {
+    const {overflowX, overflowY} = getComputedStyle(box), place = box.getBoundingClientRect();
+    if (/hidden|clip/.test(overflowX) && leaves(place.left, place.right)) return true;
+    if (/hidden|clip/.test(overflowY) && text.width > 0 && (text.top < place.top - 1 || text.bottom > place.bottom + 1)) return true;
+    if (/auto|scroll/.test(overflowX)) return leaves(place.left - box.scrollLeft, place.left - box.scrollLeft + box.scrollWidth);
+  }
+  return leaves(0, innerWidth);
+}).map(node => node.data.trim()))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +69,35 @@ def pointer(page: Page, kind: str, share: float) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-def test_it_fits_and_nothing_fails(browser: Browser, report: Path, width: int, tmp_path: Path) -> None:
+def test_it_fits_and_nothing_fails(browser: Browser, report: Path, width: int) -> None:
     page = browser.open(report, width)
     assert page.run("document.documentElement.scrollWidth") <= width
     page.run("document.querySelectorAll('details').forEach(each => { each.open = true })")
     assert page.run("document.documentElement.scrollWidth") <= width
-    assert page.run("[...document.images].map(each => each.complete && each.naturalWidth > 100)").count(True) > 3
-    assert page.run("[...document.images].every(each => each.complete && each.naturalWidth > 0)")
+    assert page.run(CUT_TEXTS) == []
+    figures = len(list((report.parent / "figures").glob("*.png")))
+    assert page.run("[...document.images].map(each => each.complete && each.naturalWidth > 100)") == [True] * figures
+    assert figures > 3
     assert page.run("document.querySelectorAll('#table tbody tr').length") >= 2
     assert page.run("document.querySelectorAll('#viewer path').length") >= 4
     assert page.requests() == [report.resolve().as_uri()]
     assert page.complaints() == []
-    assert page.screenshot(tmp_path / f"{report.parent.name}-{width}.png").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize(
+    ("rule", "cut"),
+    [
+        ("h1 {margin-left: -9rem}", "train"),
+        ("h1 {text-indent: 150vw; white-space: nowrap} body {overflow-x: hidden}", "train"),
+        ("h1 {height: 1rem; overflow: hidden}", "train"),
+        (".wide {overflow: hidden} #table {margin-left: 80rem}", "Uncompressed"),
+    ],
+    ids=["outside the window", "hidden by the page", "hidden by its own box", "in a box that does not scroll"],
+)
+def test_a_text_that_is_cut_is_found(browser: Browser, reported: Callable[[str], Path], rule: str, cut: str) -> None:
+    page = browser.open(reported("train") / "report.html", 1280)
+    page.run(f"document.head.append(Object.assign(document.createElement('style'), {{textContent: '{rule}'}}))")
+    assert cut in page.run(CUT_TEXTS)
 
 
 def test_a_heading_sorts_by_number_and_back(grid: Page) -> None:

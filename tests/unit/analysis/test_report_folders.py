@@ -99,9 +99,20 @@ def test_a_folder_that_mixes_experiments_shows_both_and_says_so(tmp_path: Path) 
     folder = copy_of("cond", tmp_path)
     shutil.copytree(DATA / "rivals" / "topk-0.1", folder / "topk-0.1")
     text = render(folder)
-    assert "1 of 3 runs are of another experiment, rivals, and may not compare: topk-0.1" in text
-    assert "run topk-0.1 has another" in text
+    assert "1 of 3 runs is not compared with the rest, as it is of another experiment, rivals: topk-0.1" in text
     assert text.count('<details class="run"') == 3
+    row = text.partition("<tbody>")[2].partition("</tbody>")[0].partition("Top-k 0.1")[2]
+    assert "not compared: is of another experiment, rivals" in row
+    assert "x</td>" not in row  # no speed-up
+    assert '<option value="1">topk-0.1 alone</option>' in text
+
+
+def test_a_repeat_of_another_experiment_has_a_row_of_its_own(tmp_path: Path) -> None:
+    folder = copy_of("train", tmp_path)
+    change(folder / "topk-0.1_r2" / "manifest.json", experiment="other")
+    rows = [row for row in render(folder).partition("<tbody>")[2].partition("</tbody>")[0].split("<tr") if "Top-k 0.1<" in row]
+    assert [">1 of 1</td>" in row for row in rows] == [True, True]
+    assert ["not compared: is of another experiment, other" in row for row in rows] == [False, True]
 
 
 def test_the_report_needs_nothing_but_the_analysis_and_the_files(tmp_path: Path) -> None:

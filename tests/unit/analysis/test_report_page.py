@@ -86,6 +86,16 @@ def test_the_experiment_can_be_done_again_from_it(mishaps: tuple[Path, str]) -> 
     assert experiment["spec"]["description"] in text
 
 
+def test_what_a_checkout_does_not_bring_back_is_said_beside_it(tmp_path: Path) -> None:
+    folder = copy_of("cond", tmp_path)
+    said = render(folder).partition("git checkout")[2].partition("Experiment file")[0]
+    assert "commit" not in said
+    change(folder / "netsense-sdn" / "manifest.json", git_commit="0123456789ab-dirty")
+    said = render(folder).partition("git checkout 33d1f39a0dc7\n")[2].partition("Experiment file")[0]
+    assert "The runs are of 2 commits (33d1f39a0dc7, 0123456789ab); this is the first run&#39;s." in said
+    assert "1 of 2 runs had changes that were not committed: a checkout is without them." in said
+
+
 def test_every_runs_network_is_told_as_it_was_measured(mishaps: tuple[Path, str]) -> None:
     manifest = json.loads((mishaps[0] / "none_r1" / "manifest.json").read_text())
     part = mishaps[1].partition('<details class="run"')[2].partition("</details>")[0]
@@ -107,7 +117,8 @@ def test_repeats_are_one_row_and_every_run_has_its_part(tmp_path: Path) -> None:
     results, text = load(folder), render(folder)
     assert text.partition("<tbody>")[2].partition("</tbody>")[0].count("<tr") == 5
     assert text.count('<details class="run"') == len(results.runs) == 9
-    assert "Time to accuracy" in text
+    none = text.partition("<tbody>")[2].partition("</tr>")[0]
+    assert "Uncompressed" in none and ">reached by 1 of 2<small>to " in none
 
 
 def test_a_sweep_has_its_fields_as_columns_that_sort_by_number(tmp_path: Path) -> None:

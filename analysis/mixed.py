@@ -1,0 +1,51 @@
+"""Runs that do not belong together: of another experiment than their folder's, or that tested something else than others of their cell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from analysis.run import Run
+
+NAMING = ("name", "description", "schemes", "sweep", "seed", "repeats")  # parts of a spec that do not change what a run measures
+GOALS = ("budget", "target_accuracy", "data_dir")  # the same of a workload: when a run ends is judged where it matters
+
+
+def strangers(name: str, runs: Sequence[Run]) -> dict[str, str]:
+    """Return the runs of an experiment's folder that do not compare with the rest of it, and why; the rest is never empty."""
+    named = {run.slug: str(run.manifest.get("experiment") or name) for run in runs}
+    own = name if name in named.values() else Counter(named.values()).most_common(1)[0][0]
+    found = {slug: f"is of another experiment, {other}" for slug, other in named.items() if other != own}
+    odd = tested_otherwise([run for run in runs if run.slug not in found])
+    return found | {run.slug: f"has another {', '.join(parts)} than {first.slug}" for run, first, parts in odd}
+
+
+def tested_otherwise(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, list[str]]]:
+    """Yield each run whose spec differs from that of the first run of its cell and workload, that first one, and the parts that differ."""
+    firsts: dict[tuple[str, str], Run] = {}
+    for run in (run for run in runs if run.manifest.get("spec")):  # one that does not say what it tested is no yardstick
+        first = firsts.setdefault((run.workload, run.cell_key), run)
+        if parts := differing(run, first):
+            yield run, first, parts
+
+
+def differing(run: Run, other: Run) -> list[str]:
+    """Return which parts of two runs' specs differ, but for what only names, repeats or ends a run."""
+    one, two = _tested(run), _tested(other)
+    return sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
+
+
+def _tested(run: Run) -> dict[str, Any]:
+    """Return the parts of a run's spec that decide what it measures."""
+    spec: dict[str, Any] = _told({key: value for key, value in (run.manifest.get("spec") or {}).items() if key not in NAMING})
+    if isinstance(spec.get("workload"), dict):
+        spec["workload"] = {key: value for key, value in spec["workload"].items() if key not in GOALS}
+    return spec
+
+
+def _told(value: Any) -> Any:
+    """Return what a spec says without what it leaves open: a newer field has its default here, and is absent in older runs."""
+    if isinstance(value, dict):
+        return {key: _told(below) for key, below in value.items() if below not in (None, []) and (key, below) != ("dilation", 1)}
+    return [_told(below) for below in value] if isinstance(value, list) else value
