@@ -15,6 +15,7 @@ from analysis.metrics import NAN
 from analysis.queues import Direction, training_samples
 
 COLUMNS = ["t_s", "seconds", "source", "target", "flows", "bps"]
+NONE = pd.DataFrame({name: pd.Series(dtype=float) for name in COLUMNS})
 PAUSE_S = 1.5  # a longer silence between two intervals is a pause
 
 
@@ -28,6 +29,8 @@ class Fairness:
 
 def read(run: Run) -> pd.DataFrame:
     """Return the run's background intervals within its training, one row an interval; none where it had no such traffic."""
+    if run.background.empty:
+        return NONE
     frame = run.background.rename(columns={"goodput_bps": "bps"})[COLUMNS].sort_values("t_s", kind="stable")
     inside = (frame["t_s"] + frame["seconds"] > 0) & (frame["t_s"] < metrics_time.end_s(run.steps))
     return frame[inside & frame["bps"].notna()].reset_index(drop=True)

@@ -100,12 +100,6 @@ def parquet_table(path: Path, columns: list[str] | None = None, filters: Filters
         return no_rows(path.stem, columns), f"{path.name} cannot be read ({_first_line(error)})"
 
 
-def read_parquet(path: Path) -> tuple[pd.DataFrame, str | None]:
-    """Read a table's common columns as a frame; on damage return it empty, with the complaint."""
-    table, complaint = parquet_table(path, list(COLUMNS[path.stem]))
-    return to_frame(table), complaint
-
-
 def stream_table(
     folder: Path, table: str, columns: list[str] | None = None, filters: Filters | None = None, dilation: float = 1.0
 ) -> tuple[pa.Table, list[str]]:

@@ -8,20 +8,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from analysis.metrics import NAN
+from analysis.metrics import NAN, Numbers
 
-Numbers = npt.NDArray[np.float64]
 WINDOW_S = 0.5
 MOST_WINDOWS = 150  # about what a panel can show apart
 
 
 def end_s(steps: pd.DataFrame) -> float:
     """Return when worker 0 ended its last step; NaN without one."""
-    first = steps[steps["rank"] == 0]
-    return float((first["t_s"] + first["step_s"]).max()) if len(first) else NAN
+    ends_s = (steps["t_s"].to_numpy() + steps["step_s"].to_numpy())[steps["rank"].to_numpy() == 0]
+    ends_s = ends_s[~np.isnan(ends_s)]
+    return float(ends_s.max()) if len(ends_s) else NAN
 
 
 def window_edges_s(last_s: float) -> Numbers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -45,6 +45,14 @@ class Comparison:
     left_out: list[str]
 
 
+class Line(NamedTuple):
+    """A scheme in one cell and workload: the head of its rows, its valid runs and those of `none`, by seed."""
+
+    head: Row
+    own: pd.DataFrame
+    none: pd.DataFrame
+
+
 def compare(experiments: Sequence[Results], accuracy: float | None = None) -> Comparison:
     """Compare the schemes of one or several experiments; `accuracy` is the target where no budget asks for one."""
     runs, left_out = merge(experiments)
@@ -53,9 +61,11 @@ def compare(experiments: Sequence[Results], accuracy: float | None = None) -> Co
     basis = [_basis(results, [run for run in results.runs if id(run) in kept]) for results in experiments]
     left_out += [f"Not valid: {run.folder}: {'; '.join(run.invalid_reasons)}." for run in runs if not run.valid]
     left_out += [f"Missing: {results.folder / slug}." for results in experiments for slug in [*results.missing, *results.unreadable]]
-    reached = times(table)
+    lines = list(_by_scheme(table))
+    trained = [line for line in lines if line.head["workload"] == "train"]
+    reached = times(trained)
     names = list(dict.fromkeys(results.name for results in experiments))
-    return Comparison(names, basis, table, speedups(table), reached, regrets(reached), accuracies(table), left_out)
+    return Comparison(names, basis, table, speedups(lines), reached, regrets(reached), accuracies(trained), left_out)
 
 
 def of_cell(found: Comparison, cell_key: str) -> Comparison:
@@ -107,10 +117,10 @@ def per_run(runs: list[Run], accuracy: float | None = None) -> pd.DataFrame:
     return table
 
 
-def speedups(table: pd.DataFrame) -> pd.DataFrame:
+def speedups(lines: Sequence[Line]) -> pd.DataFrame:
     """Return each scheme's throughput over that of `none` with the same seed: mean and Student interval over the seeds."""
     rows = []
-    for head, own, none in _by_scheme(table):
+    for head, own, none in lines:
         if head["scheme"] == BASELINE:
             continue
         ratios = (own["throughput_samples_s"] / none["throughput_samples_s"]).reindex(own.index).dropna()
@@ -122,10 +132,10 @@ def speedups(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*HEAD, *SPEEDUPS])
 
 
-def times(table: pd.DataFrame) -> pd.DataFrame:
+def times(lines: Sequence[Line]) -> pd.DataFrame:
     """Return each scheme's median time to the target; a seed that did not reach it counts as later than any that did."""
     rows = []
-    for head, own, none in _by_scheme(table[table["workload"] == "train"]):
+    for head, own, none in lines:
         row: Row = {"seeds": len(own), "median_s": metrics.NAN}
         if not math.isnan(head["target"]):
             taken, others = own["time_s"].fillna(math.inf), none["time_s"].fillna(math.inf)
@@ -152,10 +162,10 @@ def regrets(reached: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*HEAD, *REGRETS])
 
 
-def accuracies(table: pd.DataFrame) -> pd.DataFrame:
+def accuracies(lines: Sequence[Line]) -> pd.DataFrame:
     """Return each scheme's final accuracy after as many steps as `none` made; runs with another number of steps are left out."""
     rows = []
-    for head, own, none in _by_scheme(table[table["workload"] == "train"]):
+    for head, own, none in lines:
         steps = head["reference_steps"]
         finals, others = (frame.loc[frame["steps"] == steps, "final_accuracy"].dropna() for frame in (own, none))
         gaps = 100 * (finals - others).reindex(finals.index).dropna() if head["scheme"] != BASELINE else finals[:0]
@@ -182,8 +192,8 @@ def _row(run: Run) -> Row:
     }
 
 
-def _by_scheme(table: pd.DataFrame) -> Iterator[tuple[Row, pd.DataFrame, pd.DataFrame]]:
-    """Yield for each cell, workload and scheme the head of its row, and its valid runs and those of `none` by seed."""
+def _by_scheme(table: pd.DataFrame) -> Iterator[Line]:
+    """Yield what is known of each cell, workload and scheme."""
     for _, group in table.groupby(["cell_key", "workload"], sort=False):
         good = group[group["valid"]].set_index("seed")
         none = good[good["scheme"] == BASELINE]
@@ -191,7 +201,8 @@ def _by_scheme(table: pd.DataFrame) -> Iterator[tuple[Row, pd.DataFrame, pd.Data
         for scheme, runs in group.groupby("scheme", sort=False):
             head: Row = {column: runs[column].iloc[0] for column in (*HEAD[:5], "target", "target_from")}
             head |= {"runs": len(runs), "invalid": int((~runs["valid"]).sum()), "adaptive": bool(runs["adaptive"].any())}
-            yield head | {"reference_steps": int(counts.iloc[-1]) if len(counts) else 0}, good[good["scheme"] == scheme], none
+            head |= {"reference_steps": int(counts.iloc[-1]) if len(counts) else 0}
+            yield Line(head, good[good["scheme"] == scheme], none)
 
 
 def _target(runs: list[Run], none_finals: list[float], given: float | None) -> tuple[float, str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from analysis import frames, metrics_time
+from analysis import metrics_time
 from analysis.load import Run, dig
 from analysis.metrics import NAN
 
@@ -48,7 +47,7 @@ def bottlenecks(run: Run) -> list[dict[str, Any]]:
 
 def training_samples(run: Run) -> pd.DataFrame:
     """Return the samples of the bottlenecks from the first step to the end of the last."""
-    return _training(run.links, _names(run), metrics_time.end_s(run.steps))
+    return _training(run.links, [link["name"] for link in bottlenecks(run)], metrics_time.end_s(run.steps))
 
 
 def directions(samples: Iterable[pd.DataFrame]) -> list[Direction]:
@@ -73,40 +72,35 @@ def waits_s(samples: pd.DataFrame) -> pd.Series:
 
 
 def waits(run: Run) -> Waits:
-    """Return the waits of a run's busiest direction; samples are many, so they are read once while their file stays the same."""
-    path, names, end_s = run.folder / "links.parquet", _names(run), metrics_time.end_s(run.steps)
-    if run.complete and path.is_file():
-        return _waits_in(path, path.stat().st_mtime_ns, names, end_s)
-    return busiest_waits(_training(run.links, names, end_s))
+    """Return the waits of a run's busiest direction; samples are many, so they are read once."""
+    return run.once("waits", lambda run: summed_up(busiest(training_samples(run))))
 
 
-def busiest_waits(samples: pd.DataFrame) -> Waits:
-    """Return the waits of the direction with most backlog."""
+def busiest(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return the samples of the direction with most backlog."""
     ways = directions([samples])
-    taken_s = waits_s(ways[0].of(samples) if ways else samples).dropna()
+    return ways[0].of(samples) if ways else samples
+
+
+def summed_up(samples: pd.DataFrame) -> Waits:
+    """Return the waits in one direction."""
+    taken_s = waits_s(samples).dropna()
     return Waits(float(taken_s.mean()), float(taken_s.quantile(0.95))) if len(taken_s) else Waits()
 
 
 def _held_byte_s(samples: pd.DataFrame) -> float:
     """Return one direction's backlog times how long it was there: a sum over samples would count what was sampled more often twice."""
-    ordered = samples.sort_values("t_s")
-    lasted_s = ordered["t_s"].diff().bfill().fillna(1.0)  # since the sample before; a single one has nothing to be weighed against
-    return float((ordered["backlog_bytes"] * lasted_s).sum())
+    order = np.argsort(samples["t_s"].to_numpy(), kind="stable")
+    t_s, held_bytes = samples["t_s"].to_numpy()[order], samples["backlog_bytes"].to_numpy()[order]
+    if len(t_s) < 2:
+        return float(held_bytes.sum())  # a single one has nothing to be weighed against
+    since_s = np.diff(t_s)  # the sample before; the first counts as long as the second
+    return float(held_bytes[0] * since_s[0] + (held_bytes[1:] * since_s).sum())
 
 
-@lru_cache(maxsize=4096)
-def _waits_in(path: Path, stamp_ns: int, names: frozenset[str], end_s: float) -> Waits:
-    links, _ = frames.read_parquet(path)  # what is wrong with it is said by whoever draws it
-    return busiest_waits(_training(links, names, end_s))
-
-
-def _names(run: Run) -> frozenset[str]:
-    return frozenset(link["name"] for link in bottlenecks(run))
-
-
-def _training(links: pd.DataFrame, names: frozenset[str], end_s: float) -> pd.DataFrame:
-    inside = (links["t_s"] >= 0) & (links["t_s"] <= end_s)
-    chosen = links[links["link"].isin(names) & inside & links["backlog_bytes"].notna()]
+def _training(links: pd.DataFrame, names: list[str], end_s: float) -> pd.DataFrame:
+    t_s = links["t_s"].to_numpy()
+    chosen = links[links["link"].isin(names).to_numpy() & (t_s >= 0) & (t_s <= end_s) & ~np.isnan(links["backlog_bytes"].to_numpy())]
     at = ["t_s", "link", "source", "target"]
     if not chosen.duplicated(at).any():
         return chosen

@@ -72,7 +72,7 @@ def by_scheme(table: pd.DataFrame) -> pd.DataFrame:
         good = group[group["valid"].fillna(False)]
         used = good if len(good) else group
         row: dict[Any, Any] = used.iloc[0].to_dict()
-        row |= {column: used[column].median() for column in VALUES}
+        row |= used[list(VALUES)].median().to_dict() if len(used) > 1 else {}
         row |= {"throughput_low": used["throughput_low"].iloc[0], "throughput_high": used["throughput_high"].iloc[0]}
         row |= {"time_to_accuracy_s": metrics.median_time_s(used["time_to_accuracy_s"]), "reached": used["time_to_accuracy_s"].count()}
         row |= {"repeats": len(used), "left_out": len(group) - len(used), "valid": bool(len(good))}

@@ -53,6 +53,8 @@ def series_of(run: Run) -> dict[str, Any] | None:
     """Return what a run did over its time; None if it did not make a step. Reads every table."""
     last_s = metrics_time.end_s(run.steps)
     events, evals, samples = _events(run, last_s), run.evals, queues.training_samples(run)
+    mine = queues.busiest(samples)
+    run.once("waits", lambda _: queues.summed_up(mine))  # while they are here
     if not last_s > 0:
         return None
     edges_s = np.linspace(0.0, last_s, max(1, min(WINDOWS, int(last_s / LEAST_WINDOW_S))) + 1)
@@ -63,9 +65,8 @@ def series_of(run: Run) -> dict[str, Any] | None:
         "accuracy": [[_round(t), _round(a)] for t, a in evals[["t_s", "accuracy"]].dropna().to_numpy()],
         "events": events,
     }
-    if len(samples):
-        way = queues.directions([samples])[0]
-        mine = way.of(samples).sort_values("t_s")
+    if len(mine):
+        mine = mine.sort_values("t_s")
         times_s, rates_bps = metrics_time.configured_bps(mine)
         found["sent"] = _list(metrics_time.delivered_bps(mine, edges_s) / 1e6)
         found["backlog"] = _list(_largest(mine, edges_s) / 1e3)
