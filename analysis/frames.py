@@ -88,13 +88,17 @@ def most_rows(folder: Path, table: str, from_stream: bool) -> int:
 def parquet_table(path: Path, columns: list[str] | None = None, filters: Filters | None = None) -> tuple[pa.Table, str | None]:
     """Read a table, or some of its columns and rows; on damage return it empty, with the complaint."""
     columns = columns or all_columns(path.stem)
-    if complaint := check_parquet(path, may_lack=True):
-        return no_rows(path.stem, columns), complaint
+    if not path.is_file():
+        return no_rows(path.stem, columns), f"{path.name} is missing"
     try:
         wanted = {*columns, *(name for name, _, _ in filters or [])}
         present = [name for name in pq.read_schema(path).names if name in wanted]
         names = [name for name in present if name in NAMES]
-        table = pq.read_table(path, columns=present, filters=filters, read_dictionary=names, partitioning=None)
+        if filters:
+            table = pq.read_table(path, columns=present, filters=filters, read_dictionary=names, partitioning=None)
+        else:  # the same, without what reading a part of it needs to be planned: a sweep has hundreds of small ones
+            with pq.ParquetFile(path, read_dictionary=names) as file:
+                table = file.read(present)
         return _canonical(table, columns), None
     except (OSError, ValueError, pa.ArrowException) as error:
         return no_rows(path.stem, columns), f"{path.name} cannot be read ({_first_line(error)})"
