@@ -37,7 +37,7 @@ PAPER = Paper(
     20,
     (
         Study(
-            SIZES, {"schemes": ["none", "topk-0.01", "dc2"], "workload.budget": {"seconds": 14, "steps": 60}, "workload.warmup_steps": 1}
+            SIZES, {"schemes": ["none", "topk-0.01", "dc2"], "workload.budget": {"seconds": 14, "steps": 40}, "workload.warmup_steps": 1}
         ),
         Study(LOW, QUICK_TRAINING),
         Study(HIGH, {**QUICK_TRAINING, "conditions": ONE_DIP}),

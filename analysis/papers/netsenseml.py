@@ -36,7 +36,7 @@ PAPER = Paper(
             {
                 "workload.budget": {"seconds": 4, "steps": 20},
                 "workload.warmup_steps": 1,
-                "sweep": {"topology.link.rate": ["200mbit", "500mbit"]},
+                "sweep": {"topology.link.rate": ["200mbit"]},
             },
         ),
         Study(TRAINED, {"workload.budget": {"seconds": 35}, "sweep": {"topology.bottleneck.rate": ["7.1mbit"]}}),

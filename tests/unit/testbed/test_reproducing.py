@@ -83,7 +83,7 @@ def test_a_dry_run_needs_no_root_and_creates_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     code, said, _ = testbed("--scale", "quick", "--dry-run")
     assert code == 0
-    assert "netsenseml-paper: 0 of 6 runs done" in said and "min in all" in said
+    assert "netsenseml-paper: 0 of 3 runs done" in said and "min in all" in said
     code, said, _ = testbed("3lc", "--dry-run", "--json")
     assert [plan["experiment"] for plan in json.loads(said)] == ["3lc-paper", "3lc-bandwidths"]
     assert not list(tmp_path.iterdir())
