@@ -12,34 +12,26 @@ import pytest
 from pretended import BASE
 
 from testbed.record import read_json
+from tests.unit.testbed.cluster import quick_testbed
 
 ROOT = Path(__file__).parents[3]
 SNAKEFILE = ROOT / "experiments" / "cluster" / "Snakefile"
 RUNS = ["none_rate-10mbit", "none_rate-20mbit"]
-TESTBED = f"""\
-#!{sys.executable}
-import os, sys
-from pathlib import Path
-sys.path[:0] = [{str(ROOT)!r}, {str(Path(__file__).parent)!r}]
-import pytest
-from pretended import PretendedExperiment, make_able
-from testbed import cli
-from testbed.emulation.backend import RunFailed
 
-aside = Path(__file__).parent / "aside"
-aside.mkdir(exist_ok=True)
-patch = pytest.MonkeyPatch()
-make_able(patch, aside)
-pretended = PretendedExperiment(aside, patch)
-pretended.faults[os.environ.get("FAILING")] = [RunFailed("worker 2 died")] * 2
-pretended.verdicts[os.environ.get("INVALID")] = [["slow"]] * 2
-cli.app()
-"""
+
+@pytest.fixture(scope="module")
+def testbed(tmp_path_factory):
+    """Return the text of a command that runs the testbed on a pretended network."""
+    path = str(tmp_path_factory.mktemp("testbed") / "socket")
+    with subprocess.Popen([sys.executable, "-m", quick_testbed.__name__, path], cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout.readline() == "ready\n"
+        yield quick_testbed.CLIENT.format(python=sys.executable, path=path)
+        server.terminate()
 
 
 @pytest.fixture
-def snakemake(tmp_path):
-    (tmp_path / "testbed").write_text(TESTBED)
+def snakemake(tmp_path, testbed):
+    (tmp_path / "testbed").write_text(testbed)
     (tmp_path / "testbed").chmod(0o755)
     (tmp_path / "e.yaml").write_text(json.dumps({**BASE, "schemes": ["none"], "sweep": {"topology.bottleneck.rate": ["10mbit", "20mbit"]}}))
 

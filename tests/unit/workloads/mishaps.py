@@ -1,4 +1,4 @@
-"""Train a small model and let something go wrong: python -m tests.unit.workloads.mishaps RANK WORLD_SIZE PORT MISHAP SCHEME."""
+"""Train a small model and let something go wrong."""
 
 from __future__ import annotations
 
@@ -61,10 +61,8 @@ def loss(output: Tensor) -> Tensor:
     return output.float().square().mean()
 
 
-def main() -> None:
+def train(rank: int, world_size: int, port: int, mishap: str, scheme: str) -> None:
     """Join the others and train."""
-    rank, world_size, port = (int(word) for word in sys.argv[1:4])
-    mishap, scheme = sys.argv[4:6]
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size, timeout=timedelta(seconds=40))
     if mishap == "mismatch" and rank == UNLUCKY_RANK:
@@ -92,7 +90,3 @@ def main() -> None:
     os.write(1, (" ".join(digest(model) for model in models) + "\n").encode())
     dist.barrier()
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
-"""Train a small model with every scheme on a few processes: python -m tests.unit.workloads.replicas RANK WORLD_SIZE PORT SCHEME...
+"""Train a small model with every scheme on a few processes.
 
-Prints a JSON line a scheme: a hash of the model after some steps, what the scheme counted, and what the loopback interface did.
+Every one prints a JSON line a scheme: a hash of the model after some steps, what the scheme counted, and what the loopback interface did.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -60,35 +59,44 @@ def payload_bytes_during(action: Callable[[], object]) -> int:
     return bytes_after - bytes_before - FRAME_HEADERS_BYTES * (frames_after - frames_before)
 
 
+class Training:
+    """A model with a scheme attached, on one rank."""
+
+    def __init__(self, scheme: str, rank: int) -> None:
+        self.model = DistributedDataParallel(build(), bucket_cap_mb=0.5)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
+        self.attachment = attach(self.model, scheme, seed=3)
+        self.generator = torch.Generator().manual_seed(rank)
+        self.ratios: list[float] = []
+        self.losses: list[float] = []
+
+    def step(self) -> None:
+        """Train a step."""
+        inputs = torch.randn(16, 64, generator=self.generator)
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self.model(inputs), inputs[:, :10].argmax(1))
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        self.ratios.append(stats(self.model).ratio)
+
+
 def train(scheme: str, rank: int) -> dict[str, Any]:
     """Train some steps and tell what came of it."""
-    model = DistributedDataParallel(build(), bucket_cap_mb=0.5)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    attachment = attach(model, scheme, seed=3)
-    generator = torch.Generator().manual_seed(rank)
-    ratios, losses = [], []
-
-    def step() -> None:
-        inputs = torch.randn(16, 64, generator=generator)
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(inputs), inputs[:, :10].argmax(1))
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-        ratios.append(stats(model).ratio)
-
+    training = Training(scheme, rank)
+    model = training.model
     for _ in range(2):  # DDP rebuilds its buckets
-        step()
+        training.step()
     before = replace(stats(model))
     framing_bytes = payload_bytes_during(lambda: None)
-    wire_bytes = payload_bytes_during(lambda: [step() for _ in range(STEPS)])
+    wire_bytes = payload_bytes_during(lambda: [training.step() for _ in range(STEPS)])
     after = replace(stats(model))
-    attachment.close()
+    training.attachment.close()
     return {
         "scheme": scheme,
         "digest": digest(model),
-        "ratios": ratios,
-        "losses": losses,
+        "ratios": training.ratios,
+        "losses": training.losses,
         "counted_bytes": after.bytes_sent - before.bytes_sent,
         "messages": after.messages - before.messages,
         "dense_bytes": stats(model).dense_bytes,
@@ -96,18 +104,25 @@ def train(scheme: str, rank: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Join the others and go through the schemes."""
-    rank, world_size, port, *schemes = sys.argv[1:]
+def join(rank: int, world_size: int, port: int) -> None:
+    """Join the others."""
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(rank), world_size=int(world_size), timeout=timedelta(seconds=60)
-    )
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size, timeout=timedelta(seconds=60))
+
+
+def train_all(rank: int, world_size: int, port: int, schemes: list[str]) -> None:
+    """Join the others and go through the schemes."""
+    join(rank, world_size, port)
     for scheme in schemes:
-        os.write(1, json.dumps(train(scheme, int(rank))).encode() + b"\n")  # in one piece: the ranks share a pipe
+        os.write(1, json.dumps(train(scheme, rank)).encode() + b"\n")
     dist.barrier()
     dist.destroy_process_group()
 
 
-if __name__ == "__main__":
-    main()
+def train_on(rank: int, world_size: int, port: int, scheme: str) -> None:
+    """Join the others and train until something ends it; print a line a step."""
+    join(rank, world_size, port)
+    training = Training(scheme, rank)
+    while True:
+        training.step()
+        os.write(1, b"step\n")

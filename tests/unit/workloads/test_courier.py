@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from groups import ROOT
+from tests.unit.workloads.preloaded import ROOT
 
 SCRIPT = """
 import threading, time

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.unit.workloads.preloaded import Preloaded, preloaded
+
 TRAIN = """
 import sys
 {first}
@@ -32,13 +31,23 @@ print(training.digest(plain), len([name for name in sys.modules if name.startswi
 STAND_IN = "import torch\nfrom workloads import eager\neager.stand_in()"
 
 
-def run(script: str) -> list[str]:
-    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+@pytest.fixture(scope="module")
+def torch_python() -> Iterator[Preloaded]:
+    """Have torch without its compiler, and what else the compiler needs."""
+    with preloaded(["torch", "sympy"]) as process:
+        yield process
 
 
-def test_training_is_the_same_without_it_and_never_asks_for_it():
-    digest, modules = run(TRAIN.format(first=STAND_IN))
-    stock_digest, stock_modules = run(TRAIN.format(first=""))
+def run(python: Preloaded, *scripts: str) -> list[list[str]]:
+    """Run scripts side by side; return the words each prints."""
+    with python.forks(list(scripts)) as forks:
+        for fork in forks:
+            assert fork.wait(timeout_s=60) == 0, fork.complained
+        return [fork.said.split() for fork in forks]
+
+
+def test_training_is_the_same_without_it_and_never_asks_for_it(torch_python: Preloaded) -> None:
+    (digest, modules), (stock_digest, stock_modules) = run(torch_python, TRAIN.format(first=STAND_IN), TRAIN.format(first=""))
     assert digest == stock_digest
     assert int(modules) == 0
     assert int(stock_modules) > 50  # else there is nothing to save, and the stand-in can go
@@ -54,5 +63,5 @@ def test_training_is_the_same_without_it_and_never_asks_for_it():
         "print(torch.compile(lambda x: x + 1, backend='eager')(torch.zeros(1)).item() != 1)",
     ],
 )
-def test_whoever_asks_for_more_has_the_real_one(ask):
-    assert run(f"{STAND_IN}\n{ask}") == ["False"]
+def test_whoever_asks_for_more_has_the_real_one(torch_python: Preloaded, ask: str) -> None:
+    assert run(torch_python, f"{STAND_IN}\n{ask}") == [["False"]]

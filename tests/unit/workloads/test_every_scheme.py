@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from groups import ROOT, SCHEMES, free_port, train_all
+from groups import SCHEMES, ranks, train_group
 
 from workloads.schemes import schemes
 
 
 @pytest.fixture(scope="module")
-def answers():
-    return train_all(SCHEMES)
+def answers(python):
+    return train_group(python, SCHEMES)
 
 
 def test_the_list_has_every_scheme_of_the_registry():
@@ -47,25 +45,12 @@ def test_compressed_schemes_send_less(answers, scheme, least, most):
 
 
 @pytest.mark.parametrize(("scheme", "number"), [("3lc", signal.SIGKILL), ("netsense", signal.SIGKILL), ("3lc-ps", signal.SIGTERM)])
-def test_a_rank_that_fails_does_not_leave_the_others_hanging(scheme, number):
-    port = str(free_port())
-    command = [sys.executable, "-m", "tests.unit.workloads.replicas"]
-    group = [
-        subprocess.Popen(
-            [*command, str(rank), "2", port, *[scheme] * 500], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    try:
-        assert group[1].stdout is not None
-        group[1].stdout.readline()  # it trains
-        group[1].send_signal(number)
-        began = time.monotonic()
-        _, complaint = group[0].communicate(timeout=30)
-        assert time.monotonic() - began < 20
-        assert group[0].returncode == 1
-        assert "Error" in complaint
-    finally:
-        for process in group:
-            process.kill()
-            process.communicate()
+def test_a_rank_that_fails_does_not_leave_the_others_hanging(python, scheme, number):
+    with ranks(python, "replicas", "train_on", 2, scheme) as (other, failing):
+        deadline = time.monotonic() + 60
+        while failing.said.count("step") < 3:  # it trains, and DDP has rebuilt its buckets
+            assert time.monotonic() < deadline, failing.complained
+            time.sleep(0.01)
+        failing.send_signal(number)
+        assert other.wait(timeout_s=20) == 1
+        assert "Error" in other.complained

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 
 import pytest
-from groups import ROOT, free_port
+from groups import ranks
+
+from tests.unit.workloads.preloaded import Preloaded, await_first
 
 WORLD_SIZE = 3
 
@@ -23,60 +23,41 @@ class Outcome:
     seconds: float  # from the end of the first to the end of the last
 
 
-def run(mishap: str, scheme: str) -> Outcome:
+def run(python: Preloaded, mishap: str, scheme: str) -> Outcome:
     """Let a group meet with a mishap."""
-    port = str(free_port())
-    command = [sys.executable, "-m", "tests.unit.workloads.mishaps"]
-    group = [
-        subprocess.Popen(
-            [*command, str(rank), str(WORLD_SIZE), port, mishap, scheme],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(WORLD_SIZE)
-    ]
-    try:
-        deadline = time.monotonic() + 60
-        while all(process.poll() is None for process in group):
-            assert time.monotonic() < deadline, "nobody ended"
-            time.sleep(0.05)
+    with ranks(python, "mishaps", "train", WORLD_SIZE, mishap, scheme) as group:
+        assert await_first(group, timeout_s=60), "nobody ended"
         first_ended = time.monotonic()
-        told = [process.communicate(timeout=60) for process in group]
+        codes = [fork.wait(timeout_s=60) for fork in group]
         seconds = time.monotonic() - first_ended
-        return Outcome([p.returncode for p in group], [said for said, _ in told], [complaint for _, complaint in told], seconds)
-    finally:
-        for process in group:
-            process.kill()
-            process.wait()
+        return Outcome(codes, [fork.said for fork in group], [fork.complained for fork in group], seconds)
 
 
 @pytest.mark.parametrize("scheme", ["3lc", "3lc-ps", "netsense", "fp16"])
-def test_an_encoding_that_fails_on_one_rank_ends_all_long_before_the_timeout(scheme):
-    outcome = run("encode", scheme)
+def test_an_encoding_that_fails_on_one_rank_ends_all_long_before_the_timeout(python, scheme):
+    outcome = run(python, "encode", scheme)
     assert outcome.codes == [1, 1, 1], outcome.complained
     assert "no room to encode" in outcome.complained[1]
     assert f"{scheme}, rank 0, bucket" in outcome.complained[0]
     assert outcome.seconds < 20
 
 
-def test_ranks_that_attach_different_schemes_are_told_so():
-    outcome = run("mismatch", "topk-0.1")
+def test_ranks_that_attach_different_schemes_are_told_so(python):
+    outcome = run(python, "mismatch", "topk-0.1")
     assert outcome.codes == [1, 1, 1], outcome.complained
     assert "ranks 1 attach another scheme or seed than 'topk-0.1'" in outcome.complained[0]
 
 
 @pytest.mark.parametrize("scheme", ["3lc", "netsense"])
-def test_two_models_may_be_trained_in_one_backward(scheme):
-    outcome = run("two models", scheme)
+def test_two_models_may_be_trained_in_one_backward(python, scheme):
+    outcome = run(python, "two models", scheme)
     assert outcome.codes == [0, 0, 0], outcome.complained
     assert len(set(outcome.said)) == 1
 
 
 @pytest.mark.parametrize("scheme", ["topk-0.5", "3lc", "onebit"])
-def test_a_sum_that_half_precision_cannot_hold_is_averaged_all_the_same(scheme):
-    outcome = run("half", scheme)
+def test_a_sum_that_half_precision_cannot_hold_is_averaged_all_the_same(python, scheme):
+    outcome = run(python, "half", scheme)
     assert outcome.codes == [0, 0, 0], outcome.complained
     largest = [float(line) for line in outcome.said[0].splitlines()[:-1]]
     assert 22000 < max(largest) < 65504  # the sum over three workers exceeds the largest half

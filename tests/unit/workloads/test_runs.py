@@ -32,6 +32,19 @@ from workloads.session import how_often
 
 REPOSITORY = Path(__file__).parents[3]
 WORLD = 2
+FEW = "few"  # in place of a data_dir: the whole training set, but only so many test images for the evaluation every run ends with
+SERVE = f"""
+from workloads.nursery import Nursery
+from dataclasses import replace
+from workloads.datasets import load_dataset
+from workloads.datasets.fashion_mnist import FOLDER
+nursery = Nursery()
+if FOLDER.exists():
+    whole = load_dataset("fashion-mnist")
+    few = replace(whole, test_images=whole.test_images[:500], test_labels=whole.test_labels[:500])
+    nursery.datasets["fashion-mnist", {FEW!r}] = few
+nursery.serve()
+"""
 installed = pytest.mark.skipif(not FOLDER.exists(), reason="needs the package dataset-fashion-mnist")
 
 
@@ -54,9 +67,7 @@ class NurseryClient:
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[NurseryClient]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "workloads.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-    )
+    process = subprocess.Popen([sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
     client = NurseryClient(process)
     assert client.hear() == {"event": "ready"}
     if FOLDER.exists():
@@ -157,7 +168,8 @@ def test_training_agrees_learns_and_counts_its_bytes(nursery: NurseryClient, tmp
 
 @installed
 def test_a_budget_of_seconds_with_evaluations_ends_all_ranks_together(nursery: NurseryClient, tmp_path: Path) -> None:
-    outcome = run(nursery, tmp_path, "topk-0.01", training(model="resnet8", batch_size=8, budget={"seconds": 1.0}, eval_every_s=0.3))
+    work = training(data_dir=FEW, model="resnet8", batch_size=8, budget={"seconds": 1.0}, eval_every_s=0.3)
+    outcome = run(nursery, tmp_path, "topk-0.01", work)
     check_steps(outcome)  # with batch normalisation: buffers are in the digest
     longest = max(row["step_s"] for row in outcome.steps(0))
     assert 1.0 - longest <= outcome.workers()[0]["train_s"] <= 1.0 + 2 * longest
@@ -168,7 +180,7 @@ def test_a_budget_of_seconds_with_evaluations_ends_all_ranks_together(nursery: N
 
 @installed
 def test_evaluations_are_after_the_steps_asked_for_too_and_once_where_both_ask(nursery: NurseryClient, tmp_path: Path) -> None:
-    outcome = run(nursery, tmp_path, "none", training(budget={"steps": 10}, eval_steps=[3, 7, 10, 20]))
+    outcome = run(nursery, tmp_path, "none", training(data_dir=FEW, budget={"steps": 10}, eval_steps=[3, 7, 10, 20]))
     assert [(row["step"], row["final"]) for row in outcome.rows("evals")] == [(0, False), (3, False), (7, False), (10, True)]
 
 
@@ -178,7 +190,8 @@ def test_the_warm_up_leaves_no_trace(nursery: NurseryClient, tmp_path: Path) -> 
     for warmup_steps in (1, 3):
         folder = tmp_path / str(warmup_steps)
         folder.mkdir()
-        outcome = run(nursery, folder, "topk-0.1", training(model="resnet8", batch_size=8, budget={"steps": 4}, warmup_steps=warmup_steps))
+        work = training(data_dir=FEW, model="resnet8", batch_size=8, budget={"steps": 4}, warmup_steps=warmup_steps)
+        outcome = run(nursery, folder, "topk-0.1", work)
         digests.append(outcome.workers()[0]["parameter_digest"])
         events = [row for rank in range(WORLD) for row in outcome.rows(f"events-{rank}")]
         assert len({row["data"]["steps"] for row in events if row["kind"] == "warmup_done"}) == 1
@@ -202,7 +215,7 @@ def test_a_warm_up_has_its_steps_but_where_they_are_long_only_those_it_needs(mos
 
 @installed
 def test_an_accuracy_reached_ends_the_run(nursery: NurseryClient, tmp_path: Path) -> None:
-    outcome = run(nursery, tmp_path, "none", training(budget={"accuracy": 0.3, "steps": 500}, eval_every_s=0.05))
+    outcome = run(nursery, tmp_path, "none", training(data_dir=FEW, budget={"accuracy": 0.3, "steps": 500}, eval_every_s=0.05))
     evals = outcome.rows("evals")
     assert evals[-2]["accuracy"] >= 0.3
     assert outcome.workers()[0]["steps"] < 500
@@ -253,7 +266,7 @@ def test_real_training_is_slowed_down_and_still_learns_the_same(nursery: Nursery
     for name, pace in (("plain", {}), ("dilated", {"dilation": 3.0}), ("straggling", {"slowdowns": ([], [{"low": 20.0, "high": 20.0}])})):
         folder = tmp_path / name
         folder.mkdir()
-        outcome = run(nursery, folder, scheme, training(budget={"steps": 6}), **pace)  # type: ignore[arg-type]
+        outcome = run(nursery, folder, scheme, training(data_dir=FEW, budget={"steps": 6}), **pace)  # type: ignore[arg-type]
         check_steps(outcome)
         digests.append(outcome.workers()[0]["parameter_digest"])
     assert len(set(digests)) == 1
