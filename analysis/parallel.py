@@ -39,9 +39,7 @@ def _ask(work: Callable[[T], R], things: Sequence[T], count: int) -> dict[int, R
     tickets, desk = os.pipe()
     os.write(desk, b"".join(number.to_bytes(TICKET_BYTES, "big") for number in range(len(things))[: 65_536 // TICKET_BYTES]))
     os.close(desk)
-    gc.freeze()  # what was read before is not looked through for garbage again and again: a quarter of the time figures take
     busy = dict(_fork(work, things, tickets) for _ in range(count))
-    gc.unfreeze()
     os.close(tickets)
     answers: dict[int, R] = {}
     try:
@@ -71,6 +69,7 @@ def _fork(work: Callable[[T], R], things: Sequence[T], tickets: int) -> tuple[Co
     if pid:
         writer.close()
         return reader, pid
+    gc.disable()  # what was read before would be looked through for garbage again and again: a quarter of the time figures take
     try:
         while ticket := os.read(tickets, TICKET_BYTES):
             number = int.from_bytes(ticket, "big")
