@@ -136,6 +136,13 @@ def samples_per_step(steps: pd.DataFrame) -> float:
     return _mean(pd.Series(_per_step(steps)[1]))
 
 
+def samples_of(steps: pd.DataFrame, numbers: Numbers) -> Numbers:
+    """Return the samples that all workers together trained on in the steps of these numbers, each of which is there."""
+    known, places = np.unique(steps["step"].to_numpy(), return_inverse=True)
+    sums = np.bincount(places, weights=np.nan_to_num(steps["samples"].to_numpy())).astype(float)  # without any step, integers
+    return sums[np.searchsorted(known, numbers)]
+
+
 def bytes_per_step(steps: pd.DataFrame) -> float:
     """Return the payload one worker sends in a step, mean over steps and workers."""
     return _mean(steps["bytes_sent"])
@@ -217,11 +224,8 @@ def _worker0(steps: pd.DataFrame, *columns: str) -> list[Numbers]:
 def _per_step(steps: pd.DataFrame) -> tuple[Numbers, Numbers]:
     """Return, for each step worker 0 finished, its time and the samples of all workers."""
     step, step_s = _worker0(steps, "step", "step_s")
-    names, places = np.unique(steps["step"].to_numpy(), return_inverse=True)
-    sums = np.bincount(places, weights=np.nan_to_num(steps["samples"].to_numpy())).astype(float)  # without any step, integers
-    samples = sums[np.searchsorted(names, step)]
     known = ~np.isnan(step_s)
-    return step_s[known], samples[known]
+    return step_s[known], samples_of(steps, step[known])
 
 
 def _windows(step_s: Numbers) -> list[int]:

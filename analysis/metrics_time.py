@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from analysis.metrics import NAN, Numbers
+from analysis.metrics import NAN, Numbers, samples_of
 
 WINDOW_S = 0.5
 MOST_WINDOWS = 150  # about what a panel can show apart
@@ -34,15 +34,15 @@ def throughput_over_time(steps: pd.DataFrame, edges_s: Numbers) -> Numbers:
 
     A step's samples count evenly over its time, so windows need not hold whole steps.
     """
-    clock = steps[steps["rank"] == 0].sort_values("t_s").set_index("step")
-    samples = steps.groupby("step")["samples"].sum().reindex(clock.index)
-    begins, lasts = clock["t_s"].to_numpy(), clock["step_s"].to_numpy()
+    first = np.flatnonzero(steps["rank"].to_numpy() == 0)
+    first = first[np.argsort(steps["t_s"].to_numpy()[first], kind="stable")]
+    numbers, begins, lasts = (steps[column].to_numpy()[first] for column in ("step", "t_s", "step_s"))
     if not len(begins):
         return np.full(len(edges_s) - 1, NAN)
     times = np.column_stack([begins, begins + lasts]).ravel()
     times = np.maximum.accumulate(times)  # the clock of the record and the step's own differ by microseconds
     trained_s = _growth(times, lasts, edges_s)
-    counted = _growth(times, samples.to_numpy(), edges_s)
+    counted = _growth(times, samples_of(steps, numbers), edges_s)
     return np.divide(counted, trained_s, out=np.full(len(counted), NAN), where=trained_s > 0.01 * np.diff(edges_s))
 
 
