@@ -7,6 +7,7 @@ stack without copies: numbers as floats (null where not known), names of which t
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def all_columns(table: str) -> list[str]:
 
 def no_rows(table: str, columns: list[str] | None = None) -> pa.Table:
     """Return the Arrow table with no rows."""
-    return _canonical(pa.table({}), columns or all_columns(table))
+    return _nothing_in(tuple(columns or all_columns(table)))
 
 
 def check_parquet(path: Path, may_lack: bool = False) -> str | None:
@@ -144,6 +145,11 @@ def values_of(column: pa.ChunkedArray, name: str) -> Any:
         return column.to_pandas(types_mapper={pa.bool_(): pd.BooleanDtype()}.get).array
     values = column.to_pandas()
     return values.array if name in NAMES | WORDS else np.require(values.to_numpy(), requirements="W")
+
+
+@cache
+def _nothing_in(columns: tuple[str, ...]) -> pa.Table:
+    return _canonical(pa.table({}), list(columns))
 
 
 def _canonical(table: pa.Table, columns: list[str]) -> pa.Table:

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from PIL import Image
 
+from analysis import parallel
 from analysis.report.page import Page
 
 COLOURS = 128  # enough for a figure's lines, letters and their smooth edges; a third of the bytes
@@ -21,7 +22,8 @@ TALL = 2.0  # a figure this many times as high as wide is folded
 
 def render(page: Page) -> str:
     """Return the page as HTML."""
-    pictures = [(picture, *picture_data(picture.path)) for picture in page.pictures]
+    found = parallel.each(picture_data, [picture.path for picture in page.pictures])
+    pictures = [(picture, *data) for picture, data in zip(page.pictures, found, strict=True)]
     series = _json([{"title": group.title, "runs": group.runs} for group in page.groups])
     assets = {"css": _asset("page.css"), "js": _asset("page.js")}
     return _environment().get_template("page.html").render(page=page, pictures=pictures, series=series, **assets)
