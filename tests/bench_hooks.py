@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.unit.workloads.groups import ROOT, free_port
+from tests.unit.workloads.groups import free_port
+from tests.unit.workloads.preloaded import ROOT
 
 WORKERS = 2
 WARM_UP, ROUNDS = 50, 3000
