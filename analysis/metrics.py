@@ -215,7 +215,7 @@ def downsample_max(x: Numbers, y: Numbers, bins: int) -> tuple[Numbers, Numbers]
 
 
 def _worker0(steps: pd.DataFrame, *columns: str) -> list[Numbers]:
-    """Return columns of worker 0's steps, in their order; arrays, as a frame of a hundred rows costs a hundred times as much."""
+    """Return columns of worker 0's steps, in their order; arrays, as frames cost far more than the few rows of a run."""
     mine = np.flatnonzero(steps["rank"].to_numpy() == 0)
     mine = mine[np.argsort(steps["step"].to_numpy()[mine], kind="stable")]
     return [steps[column].to_numpy()[mine] for column in columns]

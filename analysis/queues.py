@@ -93,7 +93,7 @@ def summed_up(samples: pd.DataFrame) -> Waits:
 
 
 def _by_direction(samples: pd.DataFrame) -> Iterator[tuple[Direction, Places]]:
-    """Yield each direction, as it was sampled first, and the places of its samples: a tenth of the time that frames take to be parted."""
+    """Yield each direction, as it was sampled first, and the places of its samples; to part the frame itself takes four times as long."""
     codes = np.zeros(len(samples), dtype=np.int64)
     for end in ENDS:
         mine, names = pd.factorize(samples[end])

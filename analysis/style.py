@@ -253,7 +253,7 @@ def _ease_layout(figure: Figure) -> None:
 
 @contextmanager
 def _fonts_without_shaping() -> Iterator[None]:
-    """Embed fonts without their tables for shaping text, which take most of the time: a PDF's glyphs are chosen and placed already."""
+    """Embed fonts without their tables for shaping text, which take time to cut down: a PDF's glyphs are chosen and placed already."""
     usual = Options._drop_tables_default
     Options._drop_tables_default = [*usual, *SHAPING]
     try:
