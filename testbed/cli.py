@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from enum import StrEnum
 from ipaddress import IPv4Address
@@ -123,7 +124,9 @@ def sweep(
 @app.command()
 def reproduce(
     paper: Annotated[list[str] | None, typer.Argument(help="netsenseml, dc2, 3lc; without one, all of them.")] = None,
-    scale: Annotated[Scale, typer.Option(help="quick: half an hour on two cores; full: a night.")] = Scale.full,
+    scale: Annotated[
+        Scale, typer.Option(help="quick: half an hour on two cores, repeats of invalid runs included; full: a night.")
+    ] = Scale.full,
     results: Results = Path("results"),
     experiments: Annotated[Path, typer.Option(help="Where the experiment files are.")] = Path("experiments"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and how long it will take; run nothing.")] = False,
@@ -139,6 +142,7 @@ def reproduce(
     """
     from testbed import planning, reproducing
 
+    began_s = time.monotonic()
     options = planning.Options(results, share=share, sweep=True, retry=retry)
     with tempfile.TemporaryDirectory() as copies:
         try:
@@ -154,8 +158,11 @@ def reproduce(
             (errors if as_json else console).print(sentence, soft_wrap=True, highlight=False)
         if dry_run:
             return
-        for job in [] if no_run else todo:
-            _run(job.file, job.options, "the same command goes on", as_json)
+        if not no_run:
+            for job in reproducing.in_time(todo, plans, began_s) if scale is Scale.quick else todo:
+                _run(job.file, job.options, "the same command goes on", as_json)
+            if due := reproducing.still_due(todo):
+                errors.print(f"there was no time to repeat {', '.join(due)}: the same command, given again, does", style="yellow")
     try:
         concluded = reproducing.conclude(asked, results, scale.value, experiments)
     except DiskFull as error:

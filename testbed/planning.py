@@ -31,6 +31,7 @@ class Options:
     sweep: bool = False  # resume; a run that failed is tried once more and never stops the rest
     retry: bool = False  # in a sweep: try also what has failed twice
     only: str | None = None  # as in a sweep, but one run of the plan; other machines may be at work on the others in the same folder
+    repeats_end_s: float | None = None  # by time.monotonic(): a run is repeated only if that and all that is due can end before
 
     @property
     def persistent(self) -> bool:
@@ -46,6 +47,10 @@ class Options:
     def remedy(self) -> str:
         """Say what to do where the results folder is of another experiment."""
         return SWEEP_REMEDY if self.persistent else RESUME_REMEDY
+
+    def allows_repeat(self, taking_s: float, now_s: float) -> bool:
+        """Tell whether there is time to repeat a run, if that and what is still due take so long."""
+        return self.repeats_end_s is None or now_s + taking_s <= self.repeats_end_s
 
 
 def plan_experiment(path: Path, options: Options) -> Schedule:

@@ -21,7 +21,7 @@ from analysis.papers.table import rows
 from testbed import disk, spec
 from testbed.errors import Refusal
 from testbed.ownership import give_to_caller
-from testbed.planning import SWEEP_REMEDY, Options
+from testbed.planning import SWEEP_REMEDY, Options, plan_experiment
 from testbed.record import read_json
 from testbed.schedule import Schedule
 from testbed.spec.loading import put
@@ -30,6 +30,8 @@ HEADINGS = {
     "quick": "Made by `make reproduce SCALE=quick`, or by `testbed reproduce PAPER --scale quick`: short runs, one seed.",
     "full": "Made by `make reproduce`, or by `testbed reproduce PAPER`.",
 }
+QUICK_S = 30 * 60.0  # of a whole command
+CONCLUDING_S = 2 * 60.0  # of that, for tables, figures and reports, and for waiting until the machine is calm
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,22 @@ def jobs(asked: list[Paper], scale: str, options: Options, experiments: Path, co
         raise Refusal(f"{experiments} has no {', '.join(f'{name}.yaml' for name in lacking)}: give the folder by --experiments")
     inside = options if scale == "full" else replace(options, results=home(options.results, scale))
     return [Job(study, _file(study, scale, experiments, copies), inside) for study in studies.values()]
+
+
+def in_time(todo: list[Job], plans: list[Schedule], now_s: float) -> list[Job]:
+    """Hold a quick reproduction to its time: what is due comes first, and invalid runs are repeated in what is left of half an hour.
+
+    Those that are not stay due, so that the same command, given again, repeats them.
+    """
+    end_s = now_s + QUICK_S - CONCLUDING_S
+    later_s = [sum(plan.duration.seconds for plan in plans[number:]) for number in range(1, len(plans) + 1)]
+    return [replace(job, options=replace(job.options, repeats_end_s=end_s - after_s)) for job, after_s in zip(todo, later_s, strict=True)]
+
+
+def still_due(todo: list[Job]) -> list[str]:
+    """Name the runs that the same command would run, or repeat."""
+    plans = [plan_experiment(job.file, job.options) for job in todo]
+    return [f"{plan.experiment.name}/{run.slug}" for plan in plans for run in plan.in_state("due")]
 
 
 def home(results: Path, scale: str) -> Path:

@@ -70,8 +70,10 @@ def run_experiment(path: Path, options: Options, console: Console) -> Path:
                     if why := passed_over(folder / run.slug, stands):
                         progress.pass_over(number, run.slug, *why)
                     else:
-                        progress.expect(schedule.forecast.of(run), schedule.after(number))
-                        schedule.forecast.learn(_run_until_believed(number, run, stands, means))
+                        own, rest = schedule.forecast.of(run), schedule.after(number)
+                        progress.expect(own, rest)
+                        again_s = own.seconds + rest.seconds
+                        schedule.forecast.learn(_run_until_believed(number, run, stands, again_s, means))
         finally:
             progress.close()
             if options.only is None:
@@ -177,8 +179,8 @@ class _Means:
     sandboxes: Sandboxes
 
 
-def _run_until_believed(number: int, run: Run, stands: Standing, means: _Means) -> dict[str, Any]:
-    """Run a run as often as it needs and may; return its last manifest."""
+def _run_until_believed(number: int, run: Run, stands: Standing, again_s: float, means: _Means) -> dict[str, Any]:
+    """Run a run as often as it needs and may; return its last manifest. Once more, with all that is due after it, takes `again_s`."""
     earlier, manifest = list(stands.history), dict[str, Any]()
     for attempt in range(max(stands.tries, PATIENT_ATTEMPTS)):
         means.progress.begin(number, run.slug if attempt == 0 else f"{run.slug} (again)")
@@ -190,6 +192,9 @@ def _run_until_believed(number: int, run: Run, stands: Standing, means: _Means) 
         worth_more = unfaithful or means.options.persistent
         is_hosts_fault = unfaithful and stolen.share() > machine.MOST_STOLEN
         if manifest["valid"] or not worth_more or (attempt + 1 >= stands.tries and not is_hosts_fault):
+            break
+        if not means.options.allows_repeat(again_s, time.monotonic()):
+            means.progress.pass_over(number, run.slug, "not repeated for want of time: the same command, given again, does", "yellow")
             break
         earlier = list(history(manifest))
     return manifest

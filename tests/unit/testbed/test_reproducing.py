@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,17 @@ def test_quick_fits_into_half_an_hour(tmp_path):
     assert not any(plan.duration.unknown_runs for plan in plans)
 
 
+def test_repeats_of_an_early_experiment_leave_time_for_the_later_ones(tmp_path):
+    todo = reproducing.jobs(list(papers().values()), "quick", Options(tmp_path, sweep=True), EXPERIMENTS, tmp_path)
+    plans = [planning.plan_experiment(job.file, job.options) for job in todo]
+    held = reproducing.in_time(todo, plans, now_s=1000.0)
+    ends_s = [job.options.repeats_end_s for job in held]
+    assert ends_s[-1] == 1000 + reproducing.QUICK_S - reproducing.CONCLUDING_S
+    between_s = [later - earlier for earlier, later in itertools.pairwise(ends_s)]
+    assert between_s == pytest.approx([plan.duration.seconds for plan in plans[1:]])
+    assert [replace(job.options, repeats_end_s=None) for job in held] == [job.options for job in todo]
+
+
 def test_a_shortened_copy_differs_from_its_file_only_in_what_the_study_replaces(tmp_path):
     (paper,) = reproducing.chosen(["dc2"])
     for job in reproducing.jobs([paper], "quick", Options(tmp_path), EXPERIMENTS, tmp_path):
@@ -94,14 +107,18 @@ def test_the_experiments_are_run_and_the_claims_told_even_if_nothing_could_be_me
 
     def pretended(file, options, console):
         ran.append(spec.load(file).name)
-        folder = options.results / ran[-1]
-        for run in planning.plan_experiment(file, options).runs:
+        folder, runs = options.results / ran[-1], planning.plan_experiment(file, options).runs
+        folder.mkdir(parents=True)
+        described = {"schema": 1, "name": ran[-1], "spec": spec.resolved(spec.load(file)), "planned": []}
+        write_json(folder / "experiment.json", described)
+        for run in runs:
             (folder / run.slug).mkdir(parents=True)
             write_json(folder / run.slug / "manifest.json", {"schema": 1, "status": "failed", "valid": False, "reason": "a test"})
         return folder
 
     monkeypatch.setattr(runner, "run_experiment", pretended)
-    code, said, _ = testbed("dc2", "--scale", "quick")
+    code, said, warned = testbed("dc2", "--scale", "quick")
+    assert "no time to repeat dc2-paper/none" in warned
     assert ran == ["dc2-paper", "dc2-low", "dc2-high"]
     assert code == 1  # runs failed
     assert "not measured" in said and "dc2-low/" in said

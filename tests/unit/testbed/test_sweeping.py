@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from pretended import BASE, PretendedExperiment, make_able
@@ -14,6 +15,7 @@ from pretended import BASE, PretendedExperiment, make_able
 from testbed import runner
 from testbed.emulation.backend import RunFailed
 from testbed.errors import DiskFull, Refusal
+from testbed.forecast import ASSUMED_OVERHEAD_S
 from testbed.planning import Options, plan_experiment
 from testbed.processes import this_process
 from testbed.record import RunFolder, read_json, write_json
@@ -59,6 +61,21 @@ def test_a_failed_run_is_tried_once_more_and_the_rest_is_done(experiment):
     assert (saved["status"], len(saved["earlier_attempts"])) == ("complete", 1)
     assert experiment.manifest(RUNS[0], "earlier")["reason"] == str(DIED)
     assert experiment.manifest(RUNS[2])["status"] == "failed"
+
+
+def test_a_repeat_has_to_leave_time_for_what_is_due_and_else_is_left_to_the_next_command(experiment):
+    experiment.verdicts = {RUNS[0]: [["late"], []], RUNS[3]: [["late"], []]}
+    four_runs_s, end_s = 4 * (20 + ASSUMED_OVERHEAD_S), time.monotonic()
+    assert sweep(experiment, repeats_end_s=end_s + four_runs_s - 5) == [*RUNS, RUNS[3]]  # the last one leaves nothing waiting
+    assert "not repeated for want of time" in experiment.output.getvalue()
+    assert not experiment.manifest(RUNS[0])["valid"] and experiment.manifest(RUNS[3])["valid"]
+    assert sweep(experiment, repeats_end_s=end_s) == [RUNS[0]]
+    assert experiment.manifest(RUNS[0])["valid"]
+
+
+def test_with_time_enough_a_run_is_repeated_at_once(experiment):
+    experiment.verdicts = {RUNS[0]: [["late"], []]}
+    assert sweep(experiment, repeats_end_s=time.monotonic() + 600) == [RUNS[0], *RUNS]
 
 
 def test_what_failed_twice_is_left_said_and_done_again_only_when_asked(experiment):
