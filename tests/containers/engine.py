@@ -67,13 +67,9 @@ def _private_engine() -> Iterator[str]:
             raise NoEngine("another run of the tests has the private engine") from None
         address, log = f"unix://{folder}/docker.sock", Path(folder) / "log"
         command = ["unshare", "--mount", "--propagation=private"]  # its mounts are nobody else's, and gone with it
+        command += ["--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]  # nor has it to do with the machine's network or firewall
         command += ["dockerd", f"--host={address}", f"--data-root={KEPT}", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
-        command += [
-            "--bridge=none",
-            "--iptables=false",
-            "--ip-forward=false",
-            "--ip-masq=false",
-        ]  # the machine's own network stays as it is
+        command += ["--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false"]  # containers reach each other, no more
         command += [f"--cpu-rt-runtime={REALTIME_US}"] if REALTIME.exists() else []
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, preexec_fn=die_with_parent)
