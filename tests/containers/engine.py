@@ -45,20 +45,15 @@ def running_engine() -> Iterator[docker.DockerClient]:
         raise NoEngine("no Docker engine answers, and a private one needs root")
     if shutil.which("dockerd") is None:
         raise NoEngine("no Docker engine answers, and there is no dockerd to start a private one: apt-get install docker.io")
-    before = os.environ.get("DOCKER_HOST")
-    with _private_engine() as address:
-        os.environ["DOCKER_HOST"] = address
-        try:
-            with closing(docker.DockerClient(address)) as client:
-                yield client
-        finally:
-            os.environ.pop("DOCKER_HOST")
-            if before is not None:
-                os.environ["DOCKER_HOST"] = before
+    with _private_engine(own_network=False) as client:  # packages come through the machine's
+        build_images(client)
+    with _private_engine(own_network=True) as client:
+        yield client
 
 
 @contextmanager
-def _private_engine() -> Iterator[str]:
+def _private_engine(own_network: bool) -> Iterator[docker.DockerClient]:
+    """Start an engine; one with a network of its own has nothing to do with the machine's, nor with a firewall left there."""
     KEPT.mkdir(parents=True, exist_ok=True)
     with (KEPT.parent / "engine.lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="engine-") as folder:
         try:
@@ -67,18 +62,32 @@ def _private_engine() -> Iterator[str]:
             raise NoEngine("another run of the tests has the private engine") from None
         address, log = f"unix://{folder}/docker.sock", Path(folder) / "log"
         command = ["unshare", "--mount", "--propagation=private"]  # its mounts are nobody else's, and gone with it
-        command += ["--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]  # nor has it to do with the machine's network or firewall
+        command += ["--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if own_network else []
         command += ["dockerd", f"--host={address}", f"--data-root={KEPT}", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
-        command += ["--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false"]  # containers reach each other, no more
+        command += ["--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false"]  # the machine's network stays as it is
         command += [f"--cpu-rt-runtime={REALTIME_US}"] if REALTIME.exists() else []
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, preexec_fn=die_with_parent)
         try:
             _wait(process, address, log)
-            yield address
+            with _named_by_environment(address), closing(docker.DockerClient(address)) as client:
+                yield client
         finally:
             process.send_signal(signal.SIGTERM)  # it ends its containers and its containerd
             process.wait(60)
+
+
+@contextmanager
+def _named_by_environment(address: str) -> Iterator[None]:
+    """Have DOCKER_HOST name an engine meanwhile."""
+    before = os.environ.get("DOCKER_HOST")
+    os.environ["DOCKER_HOST"] = address
+    try:
+        yield
+    finally:
+        os.environ.pop("DOCKER_HOST")
+        if before is not None:
+            os.environ["DOCKER_HOST"] = before
 
 
 def _wait(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
