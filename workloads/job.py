@@ -76,3 +76,9 @@ class Job:
         if missing:
             raise JobError(f"{path}: missing keys {', '.join(missing)}")
         return cls(**raw)
+
+
+def preload_of(scheme: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
+    """Return what a nursery is told to import and load before such jobs (see nursery.py)."""
+    data = {key: workload[key] for key in ("dataset", "data_dir")} if workload["kind"] == "train" else {}
+    return {"preload": {"scheme": scheme, **data}}

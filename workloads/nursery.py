@@ -2,9 +2,9 @@
 
 It reads JSON lines on stdin and answers with JSON lines on stdout:
 
-    {"preload": {"dataset": "fashion-mnist", "data_dir": null}}    -> {"event": "preloaded", ...}
-    {"job": path, "netns_pid": pid or null, "log": path}           -> {"event": "started", "job": path, "pid": pid}
-                                                                   -> {"event": "exited", "job": path, "pid": pid, "code": code}
+    {"preload": {"scheme": {...}, "dataset": name, "data_dir": null}}  -> {"event": "preloaded"}; scheme and dataset may be missing
+    {"job": path, "netns_pid": pid or null, "log": path}               -> {"event": "started", "job": path, "pid": pid}
+                                                                       -> {"event": "exited", "job": path, "pid": pid, "code": code}
 
 A negative code is a signal. What cannot be done is answered with {"event": "error", "text": ...}. It ends when stdin
 closes, and its workers with it. Nothing is computed before forking, so there are no threads to lose.
@@ -31,13 +31,16 @@ gc.disable()  # importing makes objects that stay: looking for garbage among the
 # there differs in its last bits, and then so do the replicas of schemes that compute with what arrives (PowerSGD).
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from workloads import eager, replay, training  # noqa: F401 - imported before forking, with torch and the compiled kernels
-from workloads.compression import registry  # noqa: F401
+from workloads import eager
+
+eager.import_torch()
+
+from workloads import replay, training  # noqa: F401 - imported before forking, with torch
 from workloads.datasets import Dataset, load_dataset
 from workloads.job import Job
+from workloads.schemes import resolve
 from workloads.worker import run_worker
 
-eager.stand_in()
 gc.freeze()  # and no worker looks through them again, which would also copy the memory it shares with the others
 gc.enable()
 
@@ -80,14 +83,21 @@ class Nursery:
         try:
             request = json.loads(line)
             if "preload" in request:
-                name, data_dir = key = request["preload"]["dataset"], request["preload"].get("data_dir")
-                if key not in self.datasets:
-                    self.datasets[key] = load_dataset(name, data_dir)
-                _say(event="preloaded", dataset=name)
+                self._preload(**request["preload"])
+                _say(event="preloaded")
             else:
                 self._start(request["job"], request.get("netns_pid"), request.get("log"), request.get("cpu_group"))
         except Exception as error:
             _say(event="error", request=line.decode(errors="replace"), text=f"{type(error).__name__}: {error}")
+
+    def _preload(self, scheme: dict[str, Any] | None = None, dataset: str | None = None, data_dir: str | None = None) -> None:
+        gc.disable()
+        if scheme is not None:
+            resolve(scheme).build()  # what it needs is imported then, compiled kernels too
+        if dataset is not None and (dataset, data_dir) not in self.datasets:
+            self.datasets[dataset, data_dir] = load_dataset(dataset, data_dir)
+        gc.freeze()
+        gc.enable()
 
     def _start(self, path: str, netns_pid: int | None, log: str | None, cpu_group: str | None) -> None:
         job = Job.load(path)

@@ -7,10 +7,9 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from testbed.emulation.child import Child, ChildEnded
-from workloads.job import Job
+from workloads.job import Job, preload_of
 
 READY_TIMEOUT_S = 300.0  # torch and a data set from a slow file system
 TICK_S = 0.5
@@ -28,17 +27,13 @@ class Station:
     def _renew(self) -> None:
         """Begin anew: one run's nursery that died must not cost the runs after it."""
         self._nursery = Child("workloads.nursery", self._log)
-        self._ready = False
-        self._loaded: set[tuple[str, str | None]] = set()
         self._worker = 0  # its process, 0: none
 
     def start(self, job: Job, file: Path, log: Path) -> None:
         """Make a worker for a job; the file is where the job is written for it to read."""
         try:
-            if not self._ready:
-                self._nursery.wait_for("ready", READY_TIMEOUT_S)
-                self._ready = True
-            self._preload(job.workload)
+            self._nursery.tell(preload_of(job.scheme, job.workload))
+            self._nursery.wait_for("preloaded", READY_TIMEOUT_S)
             job.save(file)
             self._nursery.tell({"job": str(file), "netns_pid": None, "log": str(log)})
             self._worker = self._nursery.wait_for("started", READY_TIMEOUT_S)["pid"]
@@ -73,12 +68,3 @@ class Station:
         """End the nursery and with it the worker."""
         with suppress(ChildEnded):
             self._nursery.stop()
-
-    def _preload(self, workload: dict[str, Any]) -> None:
-        if workload["kind"] != "train":
-            return
-        dataset = (workload["dataset"], workload["data_dir"])
-        if dataset not in self._loaded:
-            self._nursery.tell({"preload": dict(zip(("dataset", "data_dir"), dataset, strict=True))})
-            self._nursery.wait_for("preloaded", READY_TIMEOUT_S)
-            self._loaded.add(dataset)

@@ -37,6 +37,7 @@ class Errand:
 
     host: str
     command: list[str]
+    names: str  # the file of the names it knows, its /etc/hosts
     writable: list[str]  # files and folders, by the same name inside and outside
     environment: dict[str, str]
     gpus: list[str]
@@ -156,7 +157,8 @@ def explained(events: list[dict[str, Any]]) -> str:
 
 
 def _settings(client: docker.APIClient, order: ContainerOrder, errand: Errand) -> dict[str, Any]:
-    binds = [f"{path}:{path}:rw" for path in errand.writable] + [f"{source}:{target}:ro" for source, target in order.data.items()]
+    readable = {**order.data, errand.names: "/etc/hosts"}
+    binds = [f"{path}:{path}:rw" for path in errand.writable] + [f"{source}:{target}:ro" for source, target in readable.items()]
     gpus = [docker.types.DeviceRequest(driver="nvidia", device_ids=errand.gpus, capabilities=[["gpu"]])] if errand.gpus else None
     return {
         "image": order.image,
@@ -166,6 +168,7 @@ def _settings(client: docker.APIClient, order: ContainerOrder, errand: Errand) -
         "user": f"{order.user_id}:{order.group_id}",
         "labels": order.labels(errand.host),
         "environment": {"HOME": "/tmp", **errand.environment},
+        "network_disabled": True,  # a namespace with a loopback, and none of the engine's own preparations, half of the time a start takes
         "stdin_open": True,  # and closed with our end of it: whatever ends us ends it
         "host_config": client.create_host_config(
             network_mode="none",  # the emulated interface comes later, and no other

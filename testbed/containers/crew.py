@@ -24,13 +24,15 @@ from testbed.emulation.child import JsonLines, Message, wait_for_any
 from testbed.emulation.cpulimits import quota_and_period_us
 from testbed.emulation.places import Place
 from testbed.emulation.plan import RunPlan
-from testbed.emulation.workers import READY_S, preload_of
+from testbed.emulation.workers import READY_S
 from workloads import herald
+from workloads.job import preload_of
 
 FIRST_CAUSE_S = 1.0  # in which the engine tells of a container's end
 AT_ONCE = 8  # containers that are started at the same time
 NURSERY = ["python", "-m", "workloads.nursery"]
 IDLE = ["cat"]  # until its input ends
+NAMES = "127.0.0.1 localhost\n::1 localhost\n"  # that containers know; they ask no server
 
 
 class ContainerWorkers:
@@ -41,6 +43,8 @@ class ContainerWorkers:
         self._plan, self._order = plan, ContainerOrder(**(plan.containers or {}))
         self._stream, self._logs = Path(plan.run_dir) / "stream", Path(plan.run_dir) / "logs"
         self._outer = Path(f"/proc/{os.getpid()}/fd/{outer_proc}")
+        self._names = self._stream / "hosts"
+        self._names.write_text(NAMES)
         self._client = connect()
         hosts = plan.network.all_hosts
         began_s = time.monotonic()
@@ -48,10 +52,8 @@ class ContainerWorkers:
             started = list(pool.map(self._start_container, range(len(hosts)), hosts))
         self.seconds = time.monotonic() - began_s
         self._crew, self._idle = started[: len(plan.network.hosts)], started[len(plan.network.hosts) :]
-        if (preload := preload_of(plan.workload)) is not None:
-            for container in self._crew:
-                container.tell(preload)
-        self._awaited = "ready" if preload is None else "preloaded"
+        for container in self._crew:
+            container.tell(preload_of(plan.scheme, plan.workload))
         self._ended: set[int] = set()
         self.places = {container.host: self._place(container) for container in started}
 
@@ -61,10 +63,10 @@ class ContainerWorkers:
         return [container.lines for container in (*self._crew, *self._idle)]
 
     def wait_until_ready(self) -> None:
-        """Wait until all have torch and the data in memory, then hold them to their processors."""
+        """Wait until all have torch, the scheme's parts and the data in memory, then hold them to their processors."""
         deadline_s = time.monotonic() + READY_S
         for container in self._crew:
-            container.wait_for(self._awaited, deadline_s - time.monotonic())
+            container.wait_for("preloaded", deadline_s - time.monotonic())
         for container, cpus in zip(self._crew, self._plan.cpus, strict=True):
             if cpus is not None:
                 container.limit_cpus(*quota_and_period_us(cpus, self._plan.dilation))
@@ -132,12 +134,12 @@ class ContainerWorkers:
         order, is_worker = self._order, number < len(self._plan.network.hosts)
         client = connect()  # of this thread's own
         if not is_worker:
-            return Container(client, order, Errand(host, IDLE, [], {}, []), self._logs / f"container-{host}.log")
+            return Container(client, order, Errand(host, IDLE, str(self._names), [], {}, []), self._logs / f"container-{host}.log")
         log = self._log(number)
         log.touch()
         self._give(log)
         gpus = order.gpus[number]
-        errand = Errand(host, NURSERY, [str(self._stream), str(log)], _for_gpus(host) if gpus else {}, gpus)
+        errand = Errand(host, NURSERY, str(self._names), [str(self._stream), str(log)], _for_gpus(host) if gpus else {}, gpus)
         return Container(client, order, errand, self._logs / f"container-{host}.log")
 
     def _place(self, container: Container) -> Place:

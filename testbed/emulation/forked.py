@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from testbed.emulation.child import Child, Message
 from testbed.emulation.places import Place
-from testbed.emulation.workers import READY_S, preload_of, rank_of
+from testbed.emulation.plan import RunPlan
+from testbed.emulation.workers import READY_S, rank_of
 from workloads.datasets import Dataset
+from workloads.job import preload_of
 from workloads.nursery import Nursery  # torch and all that workers need, imported here once for all runs
 
 
 class ProcessWorkers:
     """The workers of one run; see workers.Workers."""
 
-    def __init__(self, workload: dict[str, Any], cpu_groups: Sequence[str | None], logs: Path, datasets: dict[Any, Dataset]) -> None:
+    def __init__(self, plan: RunPlan, logs: Path, datasets: dict[Any, Dataset]) -> None:
         """Fork that process; `datasets` are those loaded already. Call it before there are threads."""
-        self._workload, self._cpu_groups, self._logs = workload, cpu_groups, logs
+        self._plan, self._logs = plan, logs
         self._nursery = Child("workloads.nursery", logs / "nursery.log", lambda: Nursery(datasets=datasets).serve())
         self._pids: dict[int, int] = {}
         self.places: dict[str, Place] = {}
         self.lines = [self._nursery.lines]
 
     def wait_until_ready(self) -> None:
-        """Have the data loaded."""
-        if (preload := preload_of(self._workload)) is not None:
-            self._nursery.tell(preload)
-        self._nursery.wait_for("ready" if preload is None else "preloaded", READY_S)
+        """Have the scheme's parts and the data loaded."""
+        self._nursery.tell(preload_of(self._plan.scheme, self._plan.workload))
+        self._nursery.wait_for("preloaded", READY_S)
 
     def device(self, rank: int) -> str:
         """Return the CPU for all."""
@@ -36,7 +36,7 @@ class ProcessWorkers:
 
     def start(self, rank: int, job: Path, netns_pid: int) -> None:
         """Have a worker forked."""
-        place = {"netns_pid": netns_pid, "cpu_group": self._cpu_groups[rank]}
+        place = {"netns_pid": netns_pid, "cpu_group": self._plan.cpu_groups[rank]}
         self._nursery.tell({"job": str(job), **place, "log": str(self._logs / f"worker-{rank}.log")})
 
     def hear(self) -> list[Message]:

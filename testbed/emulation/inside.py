@@ -189,7 +189,7 @@ def _workers(plan: RunPlan, logs: Path, datasets: Datasets, outer_proc: int) -> 
     if plan.containers is None:
         from testbed.emulation.forked import ProcessWorkers
 
-        return ProcessWorkers(plan.workload, plan.cpu_groups, logs, datasets)
+        return ProcessWorkers(plan, logs, datasets)
     from testbed.containers.crew import ContainerWorkers
 
     workers = ContainerWorkers(plan, outer_proc)
@@ -229,6 +229,7 @@ def _load(plan: RunPlan, datasets: Datasets) -> None:
         importlib.import_module("testbed.containers.crew")  # Docker's client; torch and the data are the containers' own
         return
     importlib.import_module("testbed.emulation.forked")
+    importlib.import_module("workloads.compression.registry")  # every codec: the next run may have another scheme
     workload = plan.workload
     if workload["kind"] == "train" and (key := (workload["dataset"], workload["data_dir"])) not in datasets:
         with suppress(DatasetError, OSError):

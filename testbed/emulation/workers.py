@@ -45,13 +45,6 @@ class Workers(Protocol):
         """End what is left of them, all being over; return what the manifest is to say."""
 
 
-def preload_of(workload: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a nursery is told to load before there are jobs, if anything."""
-    if workload["kind"] != "train":
-        return None
-    return {"preload": {"dataset": workload["dataset"], "data_dir": workload["data_dir"]}}
-
-
 def rank_of(job: str) -> int:
     """Return whose job a file is; -1 for none."""
     return int(Path(job).stem.rpartition("-")[2]) if job else -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from io import BytesIO
@@ -15,6 +16,7 @@ from tests.containers.engine import ROOT, script
 
 MOST_ADDED_BYTES = 300e6  # to torch and what it needs
 LOCKED_DOWN = ["--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp"]
+WITH_KERNELS = ("topk-0.1", "randomk-0.1", "3lc", "qsgd", "terngrad", "onebit", "natural")
 # Size of torch and of the packages it declares to need. numpy is none of them.
 TORCHS_OWN = """
 import importlib.metadata as metadata, json, re
@@ -32,9 +34,9 @@ print(sum(path.stat().st_size for path in files))
 """
 
 
-def run(image: str, *arguments: str, options: list[str]) -> str:
+def run(image: str, *arguments: str, options: list[str], told: str = "") -> str:
     command = ["docker", "run", "--rm", "-i", *options, image, *arguments]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, input=told, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("name", ["netsense-worker", "netsense-testbed"])
@@ -45,10 +47,14 @@ def test_an_image_says_of_which_python_and_sources_it_is_and_has_a_tag_that_stay
 
 
 def test_a_worker_is_ready_without_rights_or_network_and_compiles_no_kernel(worker_image):
-    said = run(worker_image, options=["--env=NUMBA_DEBUG_CACHE=1", *LOCKED_DOWN])
+    told = "".join(json.dumps({"preload": {"scheme": {"scheme": name}}}) + "\n" for name in WITH_KERNELS)
+    said = run(worker_image, options=["--env=NUMBA_DEBUG_CACHE=1", *LOCKED_DOWN], told=told)
     cached = [line for line in said.splitlines() if line.startswith("[cache]")]
     assert cached and all("loaded from" in line for line in cached)
-    assert set(said.splitlines()) - set(cached) == {'{"event": "ready"}'}
+    assert [line for line in said.splitlines() if line not in cached] == [
+        '{"event": "ready"}',
+        *['{"event": "preloaded"}'] * len(WITH_KERNELS),
+    ]
 
 
 def test_kernels_of_another_processor_are_compiled_anew(worker_image):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from testbed.containers.crew import NAMES
 from testbed.record import RUNNERS_OWN
 from tests.emulation.experiments import ROOT, command, look_at_machine, manifest, run_when_calm, start, wait_until
 
@@ -31,7 +32,8 @@ SAME_IN_SUMMARY = ["run", "scheme", "workload", "repeat", "final_accuracy", "byt
 SPEED_TOLERANCE = 1.0  # of 40 steps on processors whose speed may change by half within a minute; docs/benchmarks.md has the cost
 TRAFFIC = "conditions: [{at: 0s, background: {from: t1, to: t2, protocol: udp, rate: 2mbit}}]\n"
 INSIDE = (
-    'cut -d: -f1 /proc/net/dev | tail -n +3; id -u; grep CapEff /proc/self/status; touch /etc/mine 2>&1; touch /opt/mine 2>&1; echo "$HOME"'
+    "cut -d: -f1 /proc/net/dev | tail -n +3; id -u; grep CapEff /proc/self/status; touch /etc/mine 2>&1; touch /opt/mine 2>&1; "
+    "cat /etc/hosts /etc/resolv.conf"
 )
 SOCKETS = "find -L / -path /proc -prune -o -path /sys -prune -o -type s -print 2>/dev/null; grep -F @ /proc/net/unix"  # paths, then names
 SPOIL = 'cd "$0"; for file in *; do [ $(stat -c %u $file) = 0 ] && mv $file mine 2>/dev/null && echo $file; done; touch own && rm own'
@@ -114,6 +116,7 @@ def test_inside_there_is_the_emulated_interface_and_no_other_and_no_privilege(en
             assert lines[2] == "10001" if "SUDO_UID" not in os.environ else lines[2] != "0"
             assert int(lines[3].split()[1], 16) == 0
             assert all("Read-only file system" in line for line in lines[4:6]), lines
+            assert lines[6:] == NAMES.splitlines()  # and it asks no server for others
             assert container.exec_run(["sh", "-c", SOCKETS]).output.decode() == ""
         assert (stream.parent / "api.sock").is_socket()  # there is one to be kept from
     finally:
@@ -127,7 +130,7 @@ def test_nothing_that_root_writes_where_workers_write_can_be_replaced_by_them(en
     stream = tmp_path / "results" / "kept" / "none" / "stream"
     try:
         roots = {file.name for file in stream.iterdir() if file.lstat().st_uid == 0}
-        assert roots == {*RUNNERS_OWN, "board.bin", "api.sock", "job-0.json", "job-1.json", "job-2.json"}
+        assert roots == {*RUNNERS_OWN, "board.bin", "api.sock", "hosts", "job-0.json", "job-1.json", "job-2.json"}
         for container in engine.containers.list(filters={"label": "netsense-testbed.run"}):
             spoilt = container.exec_run(["sh", "-c", SPOIL, str(stream)])
             assert (spoilt.exit_code, spoilt.output.decode()) == (0, "")

@@ -17,7 +17,8 @@ _MEMORY = Parameter("memory", "what becomes of the rest", choices=("residual", "
 
 
 def _memory(name: str) -> Memory:
-    from workloads.compression.memory import MomentumCorrection, NoMemory, Residual
+    from workloads.compression.memory import NoMemory, Residual
+    from workloads.compression.momentum import MomentumCorrection
 
     return {"residual": Residual, "none": NoMemory, "momentum": MomentumCorrection}[name]()
 

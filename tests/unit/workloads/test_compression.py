@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from workloads.compression.codec import Codec
-from workloads.compression.memory import Memory, MomentumCorrection, NoMemory, Residual
+from workloads.compression.memory import Memory, NoMemory, Residual
+from workloads.compression.momentum import MomentumCorrection
 from workloads.compression.natural import Natural
 from workloads.compression.qsgd import QSGD
 from workloads.compression.randomk import RandomK

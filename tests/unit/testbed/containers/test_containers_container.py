@@ -21,7 +21,7 @@ STDOUT, STDERR = 1, 2
 
 
 ORDER = ContainerOrder("sha256:1", "mine", "20.10", 1000, 100, "1-2-3", {"pid": 1}, 1 << 30, [["3"], []], {"/data": "/usr/share/data"})
-ERRAND = Errand("h1", ["python", "-m", "workloads.nursery"], ["/results/stream"], _for_gpus("h1"), ["3"])
+ERRAND = Errand("h1", ["python", "-m", "workloads.nursery"], "/results/stream/hosts", ["/results/stream"], _for_gpus("h1"), ["3"])
 
 
 def frame(stream: int, content: bytes) -> bytes:
@@ -79,6 +79,7 @@ def client():
 def test_a_container_has_no_privilege_no_network_and_nothing_of_its_own_to_write_to(client):
     settings = _settings(client, ORDER, ERRAND)
     assert settings["user"] == "1000:100"
+    assert settings["network_disabled"] is True
     assert settings["host_config"] == {
         "NetworkMode": "none",
         "ReadonlyRootfs": True,
@@ -87,7 +88,7 @@ def test_a_container_has_no_privilege_no_network_and_nothing_of_its_own_to_write
         "UsernsMode": "host",
         "Init": False,
         "AutoRemove": True,
-        "Binds": ["/results/stream:/results/stream:rw", "/data:/usr/share/data:ro"],
+        "Binds": ["/results/stream:/results/stream:rw", "/data:/usr/share/data:ro", "/results/stream/hosts:/etc/hosts:ro"],
         "Tmpfs": {"/tmp": "size=67108864"},
         "Memory": 1 << 30,
         "MemorySwap": 1 << 30,
@@ -116,7 +117,7 @@ def test_nccl_is_held_to_the_emulated_network(client):
 
 
 def test_without_gpus_no_device_is_asked_for(client):
-    assert "DeviceRequests" not in _settings(client, ORDER, Errand("h2", ["cat"], [], {}, []))["host_config"]
+    assert "DeviceRequests" not in _settings(client, ORDER, Errand("h2", ["cat"], "/results/stream/hosts", [], {}, []))["host_config"]
 
 
 class GoneEngine:
