@@ -143,7 +143,8 @@ def conclude(asked: list[Paper], results: Path, scale: str, files: Path) -> Conc
                 complaints.append(str(error))
             give_to_caller(where[name])
         told = [paper for paper in papers().values() if paper in asked or any(study.experiment in experiments for study in paper.studies)]
-        findings = [finding for paper in told for finding in hold(paper, experiments, unreadable)]
+        narrowed = [study.experiment for paper in told for study in paper.studies if scale == "quick" and study.narrows]
+        findings = [finding for paper in told for finding in hold(paper, experiments, unreadable, narrowed)]
         paths = write(findings, folder, HEADINGS[scale])
     give_to_caller(folder)
     return Conclusion(findings, folder, paths, complaints)

@@ -131,7 +131,7 @@ def find(where: Path | None, results: Path) -> Path:
     for folder in (where, results / where):
         if (folder / "manifest.json").is_file() or (folder / "experiment.json").is_file():
             return folder
-    raise WatchError(f"{where}: there is no run and no experiment there; give a folder such as results/quick or results/quick/netsense")
+    raise WatchError(f"{where}: there is no run and no experiment there; give a folder such as results/quick or one in it")
 
 
 def run_folder(folder: Path) -> Path | None:

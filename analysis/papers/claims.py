@@ -8,7 +8,7 @@ of the paper at all, but what we ask of an implementation of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -34,6 +34,11 @@ class Study:
 
     experiment: str  # its file in experiments/, without its ending
     quick: Mapping[str, Any] | None  # dotted field -> what stands there at scale `quick`; None: too long for that scale
+
+    @property
+    def narrows(self) -> bool:
+        """Tell whether scale `quick` has fewer cells of it."""
+        return any(field.split(".")[0] == "sweep" for field in self.quick or {})
 
 
 class Published(Protocol):
@@ -146,6 +151,7 @@ class Claim:
     studies: tuple[str, ...]
     measure: Callable[[Experiments], list[Sample]]
     differs: str  # why ours may differ: scale, hardware, reconstructed law
+    over_cells: bool = False  # it speaks of every cell of its studies, not of one bandwidth or of the best
 
     @property
     def published_words(self) -> str:
@@ -172,7 +178,7 @@ class Finding:
     paper: Paper
     claim: Claim
     samples: list[Sample]  # those that were measured
-    lacking: int  # how many more there should be
+    lacking: int  # how many more there should be, at least
     left_out: list[str]  # runs that the claim would need, and why they do not count
 
     @property
@@ -195,13 +201,21 @@ class Finding:
         return self.claim.published.ratio(self.values) if self.samples else None
 
 
-def hold(paper: Paper, experiments: Experiments, unreadable: Mapping[str, str] | None = None) -> list[Finding]:
-    """Hold each claim of a paper against the results there are; of studies whose results cannot be read, `unreadable` says why."""
+def hold(
+    paper: Paper, experiments: Experiments, unreadable: Mapping[str, str] | None = None, narrowed: Collection[str] = ()
+) -> list[Finding]:
+    """Hold each claim of a paper against the results there are.
+
+    Of studies whose results cannot be read, `unreadable` says why; `narrowed` are those that were asked for a few of their cells only.
+    """
     findings = []
     for claim in paper.claims:
         samples = claim.measure(experiments)
         known = [sample for sample in samples if math.isfinite(sample.value)]
-        findings.append(Finding(paper, claim, known, len(samples) - len(known), _left_out(claim, experiments, unreadable or {})))
+        fewer = [name for name in claim.studies if claim.over_cells and name in narrowed and name in experiments]
+        left_out = [f"{name}: its other cells are too long for this scale" for name in fewer]
+        left_out += _left_out(claim, experiments, unreadable or {})
+        findings.append(Finding(paper, claim, known, len(samples) - len(known) + len(fewer), left_out))
     return findings
 
 

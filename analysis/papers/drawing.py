@@ -20,7 +20,7 @@ COLOURS: dict[Verdict, str] = {  # of Paul Tol's muted palette
     "reproduced": "#117733",
     "stronger": "#44AA99",
     "in part": "#DDAA33",
-    "weaker": "#DDAA33",
+    "weaker": "#CC6677",
     "not reproduced": "#882255",
     "inconclusive": "#4477AA",
     "not measured": style.MUTED,

@@ -53,6 +53,7 @@ PAPER = Paper(
             (SIZES,),
             _over_topk,
             f"{ASSUMED}; at short delays the ratio sits at its floor of 0.005, which then sets the gain",
+            over_cells=True,
         ),
         Claim(
             "over both",
@@ -63,6 +64,7 @@ PAPER = Paper(
             (SIZES,),
             lambda experiments: _over_both(faster, experiments, SIZES),
             ASSUMED,
+            over_cells=True,
         ),
         Claim(
             "grows",
@@ -93,6 +95,7 @@ PAPER = Paper(
             (TRAINED,),
             lambda experiments: _over_both(points_at_equal_time, experiments, TRAINED),
             "smaller model and data set, minutes instead of hours; links scaled by communication over computation",
+            over_cells=True,
         ),
         Claim(
             "equal epochs",

@@ -60,6 +60,7 @@ PAPER = Paper(
             (TRAINED,),
             lambda experiments: _each(SERVER, lambda scheme: fewer_bits(experiments, TRAINED, scheme)),
             "smaller model and data set: gradients early in training are less sparse than those of ResNet-110 over 100 epochs",
+            over_cells=True,
         ),
         Claim(
             "order",
@@ -70,6 +71,7 @@ PAPER = Paper(
             (TRAINED,),
             _falling,
             "none: the order holds or it does not",
+            over_cells=True,
         ),
         Claim(
             "time, training",

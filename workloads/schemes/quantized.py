@@ -65,7 +65,7 @@ QSGD_SCHEME = Scheme(
 )
 TERNGRAD = Scheme("terngrad", "TernGrad", styles.SKY, "X", "stochastic -1, 0, 1, a scale a tensor (Wen et al. 2017)", _terngrad)
 ONEBIT = Scheme("onebit", "1-bit", styles.SKY, "d", "signs with error feedback, two means a tensor (Seide et al. 2014)", _onebit)
-NATURAL = Scheme("natural", "Natural", styles.SKY, "*", "stochastic powers of two, 9 bits (Horvath et al. 2019)", _natural)
+NATURAL = Scheme("natural", "Natural", styles.SKY, "p", "stochastic powers of two, 9 bits (Horvath et al. 2019)", _natural)
 POWERSGD = Scheme(
     "powersgd",
     "PowerSGD",

@@ -37,7 +37,7 @@ def _server(params: Mapping[str, Any]) -> Parts:
     return Parts(server, Static(), has_momentum=params["momentum"] > 0)
 
 
-THREELC = Scheme("3lc", "3LC", styles.BLUE, "^", "3LC's codec, all-gathered", _allgather, (_SPARSITY,))
+THREELC = Scheme("3lc", "3LC", styles.BLUE, "D", "3LC's codec, all-gathered", _allgather, (_SPARSITY,))
 THREELC_PS = Scheme(
     "3lc-ps",
     "3LC server",

@@ -29,3 +29,5 @@ def test_the_code_of_the_document_runs_as_written(tmp_path: Path, monkeypatch: p
     dropped = names["dropped"]
     assert isinstance(dropped, dict)
     assert len(dropped) == 9
+    assert (dropped["none_r1"], dropped["netsense_r1"]) == (229, 33)  # while training: the verification's flood is not in it
+    assert peaks["topk-0.01"] == pytest.approx(10.3, abs=0.05)

@@ -13,7 +13,7 @@ from synthetic_results import WORKERS, FakeRun, write_experiment
 from analysis import load
 from analysis.papers import hold, papers, write
 from analysis.papers.claims import AtLeast, Claim, Factor, Finding, Paper, Sample, Study
-from analysis.papers.drawing import draw
+from analysis.papers.drawing import COLOURS, draw
 from analysis.papers.measures import (
     FASTEST,
     SLOWEST,
@@ -92,6 +92,16 @@ def test_a_cell_that_was_not_measured_leaves_open_what_is_said_of_every_cell(pub
     (found,) = hold(Paper("p", "P", 1, (Study("study", None),), (one,)), {})
     assert (found.verdict, found.lacking, found.values) == (verdict, 1, [2.0])
     assert "the rest was not measured" in markdown([found])
+
+
+@pytest.mark.parametrize(("over_cells", "verdict"), [(True, "in part"), (False, "reproduced")])
+def test_a_shorter_sweep_leaves_open_what_is_said_of_every_cell(over_cells, verdict, tmp_path):
+    one = claim(AtLeast(1.0), [Sample("the only cell that was asked for", 2.0)], over_cells=over_cells)
+    narrow, whole = Study("study", {"sweep": {"rate": ["1mbit"]}}), Study("study", {"workload.budget": {"seconds": 1}})
+    assert narrow.narrows and not whole.narrows and not Study("study", None).narrows
+    (found,) = hold(Paper("p", "P", 1, (narrow,), (one,)), experiments(tmp_path, FakeRun("none")), narrowed=["study"])
+    assert (found.verdict, found.lacking) == (verdict, int(over_cells))
+    assert ("study: its other cells are too long for this scale" in found.left_out) is over_cells
 
 
 def test_ours_over_theirs_is_by_the_largest():
@@ -295,6 +305,10 @@ def test_the_table_says_published_ours_ratio_verdict_and_why(tmp_path):
     table = pd.read_csv(tmp_path / "out" / "reproduction.csv")
     assert table["verdict"].tolist() == ["weaker", "not reproduced", "not measured"]
     assert math.isnan(table["ratio"][2])
+
+
+def test_no_two_verdicts_look_the_same():
+    assert len(set(COLOURS.values())) == len(COLOURS)
 
 
 def test_the_figure_draws_the_published_range_and_every_value_of_ours():

@@ -73,6 +73,7 @@ def test_every_variant_looks_different() -> None:
     assert len({(r.colour, r.marker) for r in resolved}) == len(resolved)
     five = [resolve(s) for s in ("none", "topk-0.1", "3lc", "dc2", "netsense")]
     assert len({r.colour for r in five}) == 5
+    assert len({r.marker for r in five}) == 5  # in print without colours
     assert resolve("topk-0.01").marker != resolve("topk-0.1").marker
 
 
