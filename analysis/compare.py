@@ -78,7 +78,7 @@ _TIME_NOTE = (
     "not reach it counts as later than any that did; without a median, half of the seeds or more did not."
 )
 _REGRET_NOTE = (
-    f"Oracle: the fixed ratio (`{FIXED}`) with the shortest median time, of those that reached the target in every seed. "
+    f"Oracle: the fixed ratio (`{FIXED}`) with the shortest median time, of those with as many valid seeds as the adaptive schemes. "
     "Regret: median time / the oracle's - 1. It is only as good as the ratios that were tried."
 )
 _ACCURACY_NOTE = (

@@ -188,19 +188,31 @@ def test_of_several_budgets_the_lowest_accuracy_is_the_target(found: Found) -> N
 # regret
 
 
-def test_regret_is_to_the_fastest_ratio_that_always_reached_the_target(found: Found) -> None:
+def test_regret_is_to_the_ratio_of_the_least_median_time(found: Found) -> None:
     runs = [fake("none", n, 1.0) for n in (1, 2, 3)]
     runs += [fake("topk-0.1", n, 0.5) for n in (1, 2, 3)]  # 10 s
     runs += [fake("topk-0.05", n, step_s) for n, step_s in ((1, 0.3), (2, 0.4), (3, 0.9))]  # 6, 8, 18 s: the oracle, 8 s
-    runs += [fake("topk-0.01", n, 0.1, (0.1, 0.2, 0.9 if n < 3 else 0.3)) for n in (1, 2, 3)]  # 3 s, 3 s, never
+    runs += [fake("topk-0.01", n, 0.1, (0.1, 0.2, 0.9 if n < 2 else 0.3)) for n in (1, 2, 3)]  # 3 s, never, never
+    runs += [fake("topk-0.001", 1, 0.1)]  # 2 s, and no more than once
     runs += [fake("netsense", n, step_s) for n, step_s in ((1, 0.4), (2, 0.5), (3, 0.6))]  # 8, 10, 12 s
     runs += [fake("3lc", n, 0.2) for n in (1, 2, 3)]  # of one ratio: no regret is asked of it
     comparison = found(runs, 0.75)
     (one,) = comparison.regrets.to_dict("records")
     assert (one["scheme"], one["oracle"], one["oracle_seeds"]) == ("netsense", "topk-0.05", 3)
     assert (one["oracle_s"], one["regret"]) == pytest.approx((8, 0.25))
-    assert (one["candidates"], one["excluded"]) == ("topk-0.1, topk-0.05", "topk-0.01")
-    assert "| netsense | 3 of 3 | 10.0 | topk-0.05 (3 seeds) | 8.0 | +25 % | topk-0.1, topk-0.05 | topk-0.01 |" in markdown(comparison)
+    assert (one["candidates"], one["excluded"]) == ("topk-0.1, topk-0.05", "topk-0.01, topk-0.001")
+    assert "| netsense | 3 of 3 | 10.0 | topk-0.05 (3 seeds) | 8.0 | +25 % | topk-0.1, topk-0.05 | topk-0.01, topk-0.001 |" in markdown(
+        comparison
+    )
+
+
+def test_a_seed_that_never_got_there_counts_alike_for_both_sides_of_a_regret(found: Found) -> None:
+    never = (0.1, 0.2, 0.3)
+    runs = [fake("none", n, 1.0) for n in (1, 2, 3)] + [fake("topk-0.1", n, 1.5) for n in (1, 2, 3)]  # 30 s each
+    runs += [fake("topk-0.01", 1, 0.5), fake("topk-0.01", 2, 0.55), fake("topk-0.01", 3, 0.5, never)]  # 10, 11 s, never: 11 s
+    runs += [fake("netsense", 1, 0.75), fake("netsense", 2, 0.8), fake("netsense", 3, 0.5, never)]  # 15, 16 s, never: 16 s
+    (one,) = found(runs, 0.75).regrets.to_dict("records")
+    assert (one["oracle"], one["regret"]) == ("topk-0.01", pytest.approx(16 / 11 - 1))
 
 
 def test_there_is_no_regret_without_an_oracle_or_without_a_time(found: Found) -> None:
