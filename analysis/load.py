@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 KINDS: dict[str, type] = {  # of what a manifest says; whatever is of another kind is taken for damage, once, here
     **dict.fromkeys(("spec", "cell", "network", "versions", "verification", "transport", "fidelity", "cpu", "prediction"), dict),
-    **dict.fromkeys(("invalid_reasons", "substituted", "paths", "checks", "workers", "earlier_attempts"), list),
+    **dict.fromkeys(("invalid_reasons", "substituted", "paths", "checks", "workers", "notes", "earlier_attempts"), list),
 }
 
 __all__ = ["SCHEMA", "Results", "Run", "dig", "load"]
@@ -115,7 +116,8 @@ def load(folder: Path | str) -> Results:
     if not runs:
         raise ResultsError(_nothing(folder, planned, complaints))
     spec, file = experiment.get("spec"), experiment.get("file")
-    name = str(experiment.get("name") or runs[0].manifest.get("experiment") or folder.name)
+    names = Counter(str(run.manifest["experiment"]) for run in runs if run.manifest.get("experiment"))
+    name = str(experiment.get("name") or next((name for name, _ in names.most_common(1)), folder.name))
     apart = strangers(name, runs)
     return Results(
         folder=folder,

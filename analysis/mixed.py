@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,11 +14,14 @@ GOALS = ("budget", "target_accuracy", "data_dir")  # the same of a workload: whe
 
 
 def strangers(name: str, runs: Sequence[Run]) -> dict[str, str]:
-    """Return the runs of an experiment's folder that do not compare with the rest of it, and why; the rest is never empty."""
+    """Return the runs of an experiment's folder that do not compare with the rest of it, and why; the rest is never empty.
+
+    What most runs of a cell tested is what the others are held against, so that one that strayed in does not hide them.
+    """
     named = {run.slug: str(run.manifest.get("experiment") or name) for run in runs}
     own = name if name in named.values() else Counter(named.values()).most_common(1)[0][0]
     found = {slug: f"is of another experiment, {other}" for slug, other in named.items() if other != own}
-    odd = tested_otherwise([run for run in runs if run.slug not in found])
+    odd = tested_otherwise(_commonest_first([run for run in runs if run.slug not in found]))
     return found | {run.slug: f"has another {', '.join(parts)} than {first.slug}" for run, first, parts in odd}
 
 
@@ -31,9 +35,24 @@ def tested_otherwise(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, list[str]]
 
 
 def differing(run: Run, other: Run) -> list[str]:
-    """Return which parts of two runs' specs differ, but for what only names, repeats or ends a run."""
+    """Return which parts of two runs' specs differ, but for what only names, repeats or ends a run; an old run knew fewer parts."""
     one, two = _tested(run), _tested(other)
+    if run.is_old or other.is_old:
+        one, two = _shared(one, two), _shared(two, one)
     return sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
+
+
+def _commonest_first(runs: Sequence[Run]) -> list[Run]:
+    """Put those first whose spec most others of their cell have, old runs last."""
+    kinds = {run.slug: (run.workload, run.cell_key, json.dumps(_tested(run), sort_keys=True)) for run in runs}
+    counts = Counter(kinds.values())
+    return sorted(runs, key=lambda run: (run.is_old, -counts[kinds[run.slug]]))
+
+
+def _shared(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return of a spec the fields that the other has too."""
+    both = {key: (value, other[key]) for key, value in one.items() if key in other}
+    return {key: _shared(*pair) if all(isinstance(half, dict) for half in pair) else pair[0] for key, pair in both.items()}
 
 
 def _tested(run: Run) -> dict[str, Any]:

@@ -166,6 +166,37 @@ def test_a_run_that_tested_something_else_than_its_cell_is_named(folder: Path) -
     assert results.problems == [said]
 
 
+def test_a_first_run_that_strayed_in_does_not_hide_the_others(tmp_path: Path) -> None:
+    folder = write_experiment(tmp_path / "quick", [FakeRun(scheme) for scheme in ("none", "dc2", "3lc")])
+    path = folder / "none-train-0" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"spec": manifest["spec"] | {"dilation": 2.0}}))
+    assert load(folder).apart == {"none-train-0": "has another dilation than dc2-train-0"}
+
+    path.write_text(json.dumps(manifest | {"experiment": "other"}))
+    (folder / "experiment.json").unlink()
+    results = load(folder)
+    assert (results.name, results.apart) == ("quick", {"none-train-0": "is of another experiment, other"})
+
+
+def test_a_run_of_an_older_testbed_is_held_against_what_it_knew(tmp_path: Path) -> None:
+    folder = write_experiment(tmp_path / "quick", [FakeRun(scheme) for scheme in ("none", "dc2")])
+    for scheme, spec in (("none", {}), ("dc2", {"routing": {"kind": "ecmp"}})):
+        path = folder / f"{scheme}-train-0" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["spec"]["topology"] |= {"mtu": 1500} | ({"rack": 2} if spec else {})
+        manifest["spec"] |= spec
+        if not spec:
+            del manifest["schema"]
+        path.write_text(json.dumps(manifest))
+    assert load(folder).apart == {}
+    path = folder / "none-train-0" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["spec"]["topology"]["mtu"] = 9000
+    path.write_text(json.dumps(manifest))
+    assert load(folder).apart == {"none-train-0": "has another topology than dc2-train-0"}
+
+
 def test_a_field_that_a_newer_testbed_left_open_makes_no_difference(folder: Path) -> None:
     path = folder / "topk-0.1-train-0" / "manifest.json"
     manifest = json.loads(path.read_text())
