@@ -67,7 +67,7 @@ class Published(Protocol):
 
 @dataclass(frozen=True)
 class Factor:
-    """A gain by a factor: from `low` to `high` over the paper's cells, or `low` is None: up to `high`."""
+    """A gain by a factor: from `low` to `high` over the paper's cells, both the same: that much; or `low` is None: up to `high`."""
 
     low: float | None
     high: float
@@ -75,7 +75,8 @@ class Factor:
 
     def words(self) -> str:
         """Say it."""
-        return f"up to {self.high:g}{self.unit}" if self.low is None else f"{self.low:g}-{self.high:g}{self.unit}"
+        before = "up to " if self.low is None else "" if self.low == self.high else f"{self.low:g}-"
+        return f"{before}{self.high:g}{self.unit}"
 
     @property
     def needs_every_cell(self) -> bool:
@@ -87,8 +88,13 @@ class Factor:
         return max(values) / self.high
 
     def verdict(self, samples: list[Sample]) -> Verdict:
-        """Judge by our largest if theirs is a largest, else by how many of ours lie in their range."""
-        values = [sample.value for sample in samples]
+        """Judge by our largest if theirs is a largest, else by how many of ours lie in their range: whatever ours may be off by."""
+        judged = {self._judged([sample.value + side * sample.margin for sample in samples]) for side in (-1, 0, 1)}
+        if judged == {"reproduced", "stronger"}:
+            return "reproduced"
+        return judged.pop() if len(judged) == 1 else "inconclusive"
+
+    def _judged(self, values: list[float]) -> Verdict:
         least = _of_gain(self.high if self.low is None else self.low, 1 - TOLERANCE)
         most = _of_gain(self.high, 1 + TOLERANCE)
         judged = [max(values)] if self.low is None else values

@@ -37,14 +37,12 @@ class Measure(Protocol):
 
 def faster(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return by which factor a scheme's throughput exceeds another's."""
-    return _compared(experiments, study, scheme, over, place, lambda one, other: _factor(one, other, _throughput(one) / _throughput(other)))
+    return _compared(experiments, study, scheme, over, place, _faster)
 
 
 def faster_once_settled(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
     """Return by which factor a scheme's median step is shorter than another's: a controller's few steps on its way hardly move it."""
-    return _compared(
-        experiments, study, scheme, over, place, lambda one, other: _factor(one, other, _median_step_s(other) / _median_step_s(one))
-    )
+    return _compared(experiments, study, scheme, over, place, _faster_once_settled)
 
 
 def sooner(experiments: Experiments, study: str, scheme: str, over: str, place: slice = EVERY) -> list[Sample]:
@@ -116,7 +114,14 @@ def _median(where: str, samples: list[Sample]) -> Sample:
         return Sample(where, math.nan)
     detail = ", ".join(dict.fromkeys(sample.where for sample in known if sample.where))
     value, margin = (float(np.median([getattr(sample, name) for sample in known])) for name in ("value", "margin"))
-    return Sample(", ".join(part for part in (where, detail) if part), value, margin)
+    return Sample(", ".join(part for part in (where, detail) if part), value, max(margin, _spread([sample.value for sample in known])))
+
+
+def _spread(values: list[float]) -> float:
+    """Return by how much the median of repeats may be off, to the farther side; nothing of one."""
+    above, below = (metrics.median_interval([side * value for value in values]).high for side in (1, -1))
+    value = float(np.median(values))
+    return float(np.nanmax([above - value, below + value, 0.0]))
 
 
 def _cells(results: Results) -> list[tuple[str, list[Run]]]:
@@ -139,10 +144,26 @@ def _planned_schemes(results: Results) -> set[str]:
     return {str(scheme.get("slug")) for scheme in told} | set(results.schemes)
 
 
-def _factor(one: Run, other: Run, value: float) -> Sample:
-    """Return a factor between two runs: as uncertain as a valid run's network may be, or much more where few steps were measured."""
-    steps = min(metrics.step_count(run.steps) for run in (one, other))
-    return Sample("" if steps >= FEW_STEPS else f"{steps} steps", value, value * (TRUE_WITHIN if steps >= FEW_STEPS else TOLERANCE))
+def _quotient(one: tuple[float, float], other: tuple[float, float], steps: int) -> Sample:
+    """Return a quotient of two runs' values, each with the share that it may be off by.
+
+    Beside these it is as uncertain as a valid run's network may be, or much more where few steps were measured.
+    """
+    value, own = one[0] / other[0], one[1] + other[1]
+    few = steps < FEW_STEPS
+    return Sample(f"{steps} steps" if few else "", value, value * (own + (TOLERANCE if few else TRUE_WITHIN)))
+
+
+def _faster(one: Run, other: Run) -> Sample:
+    return _quotient(_throughput(one), _throughput(other), _fewest_steps(one, other))
+
+
+def _faster_once_settled(one: Run, other: Run) -> Sample:
+    return _quotient(_median_step_s(other), _median_step_s(one), _fewest_steps(one, other))
+
+
+def _fewest_steps(*runs: Run) -> int:
+    return min(metrics.step_count(run.steps) for run in runs)
 
 
 def _points(mine: pd.Series, theirs: pd.Series) -> Sample:
@@ -151,12 +172,19 @@ def _points(mine: pd.Series, theirs: pd.Series) -> Sample:
     return Sample("", 100 * (mine["accuracy"] - theirs["accuracy"]), 100 * STANDARD_ERRORS * math.sqrt(variance))
 
 
-def _throughput(run: Run) -> float:
-    return metrics.throughput_samples_s(run.steps)
+def _throughput(run: Run) -> tuple[float, float]:
+    value = metrics.throughput_samples_s(run.steps)
+    return value, _share(value, metrics.throughput_interval(run.steps))
 
 
-def _median_step_s(run: Run) -> float:
-    return float(run.steps.loc[run.steps["rank"] == 0, "step_s"].median())
+def _median_step_s(run: Run) -> tuple[float, float]:
+    steps_s = run.steps.loc[run.steps["rank"] == 0, "step_s"]
+    return float(steps_s.median()), _share(float(steps_s.median()), metrics.median_interval(steps_s.tolist()))
+
+
+def _share(value: float, interval: metrics.Interval) -> float:
+    """Return which share of a value it may be off by, to the farther side of its interval; nothing where there is none."""
+    return float(np.nanmax([interval.high - value, value - interval.low, 0.0])) / value
 
 
 def _trained(evals: pd.DataFrame) -> pd.DataFrame:

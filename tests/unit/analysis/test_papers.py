@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from synthetic_results import WORKERS, FakeRun, write_experiment
+from synthetic_results import WORKERS, FakeRun, rewrite, write_experiment
 
 from analysis import load
 from analysis.papers import hold, papers, write
@@ -81,6 +81,40 @@ def test_verdicts(published, values, verdict):
 )
 def test_a_bound_is_held_or_missed_only_beyond_what_a_value_may_be_off(samples, verdict):
     assert AtLeast(1.0).verdict([Sample("", value, margin) for value, margin in samples]) == verdict
+
+
+@pytest.mark.parametrize(
+    ("published", "value", "margin", "verdict"),
+    [
+        (Factor(16, 23), 14.7, 2.9, "inconclusive"),  # weaker at 11.8
+        (Factor(16, 23), 14.7, 1.0, "reproduced"),
+        (Factor(None, 41), 43.0, 9.0, "reproduced"),  # stronger at 52: no less than was claimed
+        (Factor(None, 41), 43.0, 15.0, "inconclusive"),
+        (Factor(39, 39), 30.0, 0.6, "weaker"),
+        (Factor(39, 39), 45.0, 0.9, "reproduced"),
+    ],
+)
+def test_a_factor_is_in_its_range_or_out_of_it_only_beyond_what_it_may_be_off(published, value, margin, verdict):
+    assert published.verdict([Sample("", value, margin)]) == verdict
+
+
+def test_what_repeats_differ_by_is_in_what_their_median_may_be_off(tmp_path):
+    runs = [FakeRun("none", step_s=0.9, repeat=1), FakeRun("none", step_s=1.04, repeat=2), FakeRun("none", step_s=1.3, repeat=3)]
+    runs += [FakeRun("dc2", step_s=1.0, repeat=repeat) for repeat in (1, 2, 3)]
+    (gain,) = faster(experiments(tmp_path, *runs), "study", "dc2", "none")
+    assert gain.value == pytest.approx(1.04)
+    assert gain.margin == pytest.approx(1.08 + 4.303 * 0.2030 / 3**0.5 - 1.04, rel=1e-3)  # Student's, about the mean of 1.08
+    assert AtLeast(1.0).verdict([gain]) == "inconclusive"
+
+
+def test_a_median_step_may_be_off_by_what_steps_differ(tmp_path):
+    found = experiments(tmp_path, FakeRun("none", step_s=1.0), FakeRun("dc2", step_s=0.5))
+    (steady,) = faster_once_settled(found, "study", "dc2", "none")
+    assert steady.margin == pytest.approx(0.02 * 2)
+    rewrite(tmp_path / "study/none-train-0", "steps", step_s=lambda steps: steps["step_s"] * (1 + 0.1 * (steps["step"] % 3)))
+    (scattered,) = faster_once_settled({"study": load(tmp_path / "study")}, "study", "dc2", "none")
+    assert scattered.value == pytest.approx(2.2)
+    assert scattered.margin == pytest.approx(2.2 * (0.02 + 0.1 / 1.1))
 
 
 @pytest.mark.parametrize(
