@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import parallel, style, summary, table
+from analysis import parallel, style, summary, table, words
 from analysis.errors import ResultsError
 from analysis.figures import FIGURES
 from analysis.files import whole
@@ -47,7 +47,16 @@ def write_report(folder: Path | str) -> Report:
 def _write(results: Results) -> Report:
     style.scheme_styles(results.schemes)  # finds the registry, before any fork
     processes = parallel.processors() if len(results.runs) >= MANY_RUNS else 1
-    results = replace(results, runs=parallel.each(_survey, results.runs, processes))
+    surveyed = parallel.each(_survey, results.runs, processes)
+    strange = {run.slug: told for run, told in zip(results.runs, surveyed, strict=True) if isinstance(told, str)}
+    results = replace(
+        results,
+        runs=[run for run in surveyed if isinstance(run, Run)],
+        unreadable=[*results.unreadable, *strange],
+        complaints=[*results.complaints, *(f"run {slug}: {told}" for slug, told in strange.items())],
+    )
+    if not results.runs:
+        raise ResultsError(f"{results.folder} has no run that can be shown: {'; '.join(results.complaints)}")
     rows = summary.summarise(results)
     paths = [summary.write_summary(rows, results.folder / "summary.csv")]
     paths += table.write_table(table.long_table(results, rows), results.folder)
@@ -89,13 +98,18 @@ class _Drawn:
     failure: str = ""
 
 
-def _survey(run: Run) -> Run:
+def _survey(run: Run) -> Run | str:
     """Read all of a run and work out what summary and viewer need of it; so all damage is known before anything is said.
 
-    What was read comes back with it, but for the link samples.
+    What was read comes back with it, but for the link samples. A run that says what nobody thought of must not cost the others: then
+    it is told what is wrong with it.
     """
-    run.once("series", series_of)
-    run.once("measured", summary.measured)
+    try:
+        run.once("series", series_of)
+        run.once("measured", summary.measured)
+        words.network_words(run), words.slowed_words(run)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return f"its manifest or tables say what cannot be understood ({type(error).__name__}: {error})"
     return run
 
 

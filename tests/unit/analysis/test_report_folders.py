@@ -15,7 +15,7 @@ import pytest
 from stored_results import DATA, change, copy_of
 
 from analysis import load, summarise, words
-from analysis.report import html, page
+from analysis.report import html, page, write
 from analysis.report.write import main
 
 ALONE = """
@@ -105,6 +105,24 @@ def test_a_folder_that_mixes_experiments_shows_both_and_says_so(tmp_path: Path) 
     assert "not compared: is of another experiment, rivals" in row
     assert "x</td>" not in row  # no speed-up
     assert '<option value="1">topk-0.1 alone</option>' in text
+
+
+def test_a_run_that_says_what_nobody_thought_of_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(write, "FIGURES", {})
+    folder = copy_of("cond", tmp_path)
+    path = folder / "none" / "manifest.json"
+    network = json.loads(path.read_text())["network"]
+    change(path, network={**network, "hosts": 5})
+    assert main([str(folder)]) == 0
+    assert "run none: its manifest or tables say what cannot be understood (TypeError: " in capsys.readouterr().err
+    text = unescape((folder / "report.html").read_text())
+    assert text.count('<details class="run"') == 1 and "NetSenseML + SDN" in text
+
+    change(folder / "netsense-sdn" / "manifest.json", network={**network, "hosts": 5})
+    assert main([str(folder)]) == 2
+    assert "has no run that can be shown" in capsys.readouterr().err
 
 
 def test_a_repeat_of_another_experiment_has_a_row_of_its_own(tmp_path: Path) -> None:
