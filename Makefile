@@ -24,13 +24,13 @@ setup: $(READY) ## install packages, virtual environment and pinned dependencies
 experiment: $(READY) ## run EXPERIMENT (default experiments/quick.yaml) and draw its figures
 	@$(SUDO) $(BIN)/testbed run $(EXPERIMENT)
 
-figures: $(READY) ## write figures and report.html of RESULTS again (default results/quick), without root
+figures: $(READY) ## write figures and report.html of RESULTS again (default results/quick); no root once set up
 	@$(BIN)/testbed report $(RESULTS)
 
 sweep: $(READY) ## sweep bandwidth and delay (experiments/sweep.yaml), with heat maps; resumable
 	@$(SUDO) $(BIN)/testbed sweep experiments/sweep.yaml
 
-reproduce: $(READY) ## hold the papers' claims against our own runs; SCALE=quick: half an hour, else a night; resumable
+reproduce: $(READY) ## hold the papers' claims against our own runs; SCALE=quick: half an hour, else three hours or more; resumable
 	@$(SUDO) $(BIN)/testbed reproduce --scale $(SCALE)
 
 bench: $(READY) ## measure emulator, controller, codecs, hooks and sweeps, into docs/benchmarks.md (20 minutes)
@@ -53,7 +53,7 @@ browser:
 engine:
 	@sh tests/install_engine.sh
 
-test-unit: $(READY) ## unit tests only: no root
+test-unit: $(READY) ## unit tests only: no root once set up
 	@$(BIN)/pytest -n $$(nproc) tests/unit
 
 lint: $(READY) ## style and types

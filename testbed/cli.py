@@ -125,7 +125,7 @@ def sweep(
 def reproduce(
     paper: Annotated[list[str] | None, typer.Argument(help="netsenseml, dc2, 3lc; without one, all of them.")] = None,
     scale: Annotated[
-        Scale, typer.Option(help="quick: half an hour on two cores, repeats of invalid runs included; full: a night.")
+        Scale, typer.Option(help="quick: half an hour on two cores, repeats of invalid runs included; full: three hours or more.")
     ] = Scale.full,
     results: Results = Path("results"),
     experiments: Annotated[Path, typer.Option(help="Where the experiment files are.")] = Path("experiments"),

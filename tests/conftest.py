@@ -28,4 +28,4 @@ def emulation():
 def scheduling():
     """See that no test leaves this process, and whatever later tests start, in real-time scheduling: spinning threads would starve."""
     yield
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    assert os.sched_getscheduler(0) not in (os.SCHED_FIFO, os.SCHED_RR)
