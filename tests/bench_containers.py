@@ -50,7 +50,8 @@ def section() -> str:
     for _ in range(ROUNDS):
         for kind in KINDS:
             told[kind].append(runs(kind))
-    rows, starts = [], {}
+    rows: list[str] = []
+    starts: dict[str, tuple[list[float], list[float]]] = {}
     for kind in KINDS:
         first, later = ([until_first_step_s(manifests[i]) for manifests in told[kind]] for i in (0, 1))
         every = [manifest for manifests in told[kind] for manifest in manifests]
@@ -60,18 +61,20 @@ def section() -> str:
         fidelity = f"{min(tested):.3f}" if tested else "not tested"
         end_s = statistics.median(one["phases_s"]["ending"] for one in every)
         steps = [statistics.median(one["workers"][0]["train_s"] / one["workers"][0]["steps"] for one in pair) * 1e3 for pair in told[kind]]
-        starts[kind] = statistics.median(first), statistics.median(later)
-        cells = [f"{value:.1f}" for value in starts[kind]] + [f"{end_s:.2f}", f"{statistics.median(steps):.0f}"]
+        starts[kind] = first, later
+        cells = [f"{statistics.median(values):.1f}" for values in starts[kind]] + [f"{end_s:.2f}", f"{statistics.median(steps):.0f}"]
         valid = sum(one["valid"] for one in every)
         rows.append(f"| {kind} | {' | '.join(cells)} | {rate:.2%} | {rtt_ms:.2f} | {fidelity} | {valid} of {len(every)} |")
-    more = [container - process for process, container in zip(starts["process"], starts["container"], strict=True)]
-    verdict = "met" if max(more) <= BAR_S else "met in the first, missed in the second" if more[0] <= BAR_S else "missed"
+    more = [[box - plain for plain, box in zip(*both, strict=True)] for both in zip(*(starts[kind] for kind in KINDS), strict=True)]
+    missed = sum(seconds > BAR_S for each in more for seconds in each)
+    first_words, later_words = (f"{statistics.median(each):+.1f} s ({min(each):+.1f} to {max(each):+.1f})" for each in more)
+    verdict = f"missed in {missed} of {2 * ROUNDS} starts" if missed else f"met in all {2 * ROUNDS} starts"
     return f"""## What do containers cost?
 8 workers on a dumbbell of 20 Mbit/s and 5 ms, replay of `none`, then of `topk-0.1`; medians of {ROUNDS} commands with processes and
 {ROUNDS} with containers, in turn. *First* and *second start*: from the beginning of a command's first and second run until all workers
-have done a step, the network booted and verified; only processes have torch in memory for the second. Containers start {more[0]:+.1f} s
-later than processes in the first run, {more[1]:+.1f} s in the second. The bar is {BAR_S:.0f} s: {verdict}. Errors are the largest of all
-runs, fidelity is the least. The worker's image has {size_bytes / 1e6:.0f} MB.
+have done a step, the network booted and verified; only processes have torch in memory for the second. Containers start
+{first_words} later than processes in the first run, {later_words} in the second. The bar is {BAR_S:.0f} s:
+{verdict}. Errors are the largest of all runs, fidelity is the least. The worker's image has {size_bytes / 1e6:.0f} MB.
 
 | hosts | first start (s) | second start (s) | end (s) | step (ms) | rate error | RTT error (ms) | fidelity | valid |
 |---|---|---|---|---|---|---|---|---|
