@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from testbed.forecast import Duration
+from testbed.record import itself
 
 PLAIN_INTERVAL_S = 10.0
 RATE_WINDOW_S = 5.0
@@ -157,7 +158,7 @@ def _joined(*parts: str) -> str:
 def _tail(path: Path) -> list[dict[str, Any]]:
     """Return the whole rows within a file's last few kilobytes."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=itself) as file:  # workers choose what has this name
             size = file.seek(0, 2)
             file.seek(max(0, size - TAIL_BYTES))
             chunk = file.read()

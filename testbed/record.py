@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -66,9 +68,13 @@ def _whole(path: Path) -> Iterator[Path]:
 def read_json(path: Path) -> dict[str, Any] | None:
     """Read a JSON object; None if it is missing or damaged."""
     try:
-        content = json.loads(path.read_text())
+        return _object(path.read_text())
     except (OSError, ValueError):
         return None
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    content = json.loads(text)
     return content if isinstance(content, dict) else None
 
 
@@ -139,8 +145,8 @@ class RunFolder:
 
     def workers(self) -> list[dict[str, Any]]:
         """Return what each worker said at its end, in order of rank."""
-        files = sorted(self.stream.glob("worker-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
-        return [content for file in files if (content := read_json(file)) is not None]
+        files = {int(rank): path for path in self.stream.glob("worker-*.json") if (rank := path.stem.rpartition("-")[2]).isdecimal()}
+        return [content for rank in sorted(files) if (content := _read_theirs(files[rank])) is not None]
 
     def measured_window(self) -> tuple[float, float] | None:
         """Return the monotonic times at which worker 0 began and ended its measured steps."""
@@ -175,12 +181,25 @@ class RunFolder:
 
 
 def itself(path: str, flags: int) -> int:
-    """Open a file of a folder that others write to as well (an `opener`): never what a link leads to, nor a pipe that nobody serves."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    """Open a file of a folder that others write to as well (an `opener`): OSError if a link, a pipe or whatever else is in its place."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)  # a pipe that nobody serves holds up nobody
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor
+
+
+def _read_theirs(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object from a folder that others write to as well; None if it is missing or damaged, or no file."""
+    try:
+        with open(path, opener=itself) as file:
+            return _object(file.read())
+    except (OSError, ValueError):
+        return None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read JSON lines; a last line cut off in mid-write is left out, a file that is missing, or is a link, is empty."""
+    """Read JSON lines; a last line cut off in mid-write is left out, and where no file is, but a link, say, there are none."""
     try:
         with open(path, opener=itself) as file:
             text = file.read()
@@ -198,7 +217,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def read_links(path: Path) -> pd.DataFrame:
     """Read the samples of the queues, of which there may be millions: whatever a row does not tell is null in it."""
     try:
-        content = path.read_bytes()
+        with open(path, "rb", opener=itself) as file:
+            content = file.read()
     except OSError:
         content = b""
     content = content[: content.rfind(b"\n") + 1]

@@ -16,7 +16,7 @@ from rich.live import Live
 
 from controller.client import Client, ClientError
 from testbed.processes import is_running
-from testbed.record import read_json
+from testbed.record import itself, read_json
 from testbed.watch_view import EventState, View, WorkerState, end_sentence, render, worker_state
 
 FIRST_LOOK_BYTES = 1 << 16
@@ -41,7 +41,7 @@ class Tail:
     def rows(self) -> list[dict[str, Any]]:
         """Return the last whole rows; of a long file, at first, only those near its end."""
         try:
-            with self._path.open("rb") as file:
+            with open(self._path, "rb", opener=itself) as file:  # workers choose what has this name
                 status = os.fstat(file.fileno())
                 if status.st_ino != self._file_id or status.st_size < self._offset:  # the first look, or another attempt's file
                     self._file_id, self._offset, self._pending = status.st_ino, max(0, status.st_size - FIRST_LOOK_BYTES), b""
@@ -99,7 +99,7 @@ class RunReader:
             return (), str(error)
 
     def _workers(self) -> tuple[WorkerState, ...]:
-        ranks = {int(rank): path for path in self._stream("steps-*.jsonl") if (rank := path.stem.rpartition("-")[2]).isdigit()}
+        ranks = {int(rank): path for path in self._stream("steps-*.jsonl") if (rank := path.stem.rpartition("-")[2]).isdecimal()}
         states = (worker_state(rank, self._rows(ranks[rank])) for rank in sorted(ranks))
         return tuple(state for state in states if state is not None)
 

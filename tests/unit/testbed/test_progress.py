@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from types import SimpleNamespace
 
@@ -42,6 +43,17 @@ def test_before_the_first_measured_step_there_is_no_state(stream):
     assert watcher.state() is None
     stream("links.jsonl", sample("bottleneck", 1))
     assert watcher.state() is None
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_a_worker_lays_in_the_place_of_its_file_is_not_read_and_holds_up_nobody(stream, kind):
+    laid = stream.path / "steps-0.jsonl"
+    if kind == "pipe":
+        os.mkfifo(laid)
+    else:
+        stream("elsewhere", step(0, 0.5))
+        laid.symlink_to(stream.path / "elsewhere")
+    assert Watcher(stream.path, 4, {"seconds": 60}).state() is None
 
 
 def test_the_state_is_that_of_the_last_whole_row(stream):

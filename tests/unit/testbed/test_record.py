@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.record import LINK_COLUMNS, RUNNERS_OWN, TABLES, RunFolder, read_json, read_lines, read_links, write_json
+from testbed.record import LINK_COLUMNS, RUNNERS_OWN, TABLES, RunFolder, itself, read_json, read_lines, read_links, write_json
 
 
 @pytest.fixture
@@ -320,3 +320,42 @@ def test_a_link_is_never_followed_where_others_may_have_laid_it(folder, tmp_path
 def test_a_pipe_that_nobody_serves_holds_up_no_reader(folder):
     os.mkfifo(folder.stream / "steps-0.jsonl")
     assert folder.rows("steps") == []
+
+
+@pytest.fixture(params=["link", "pipe", "folder"])
+def lay(request, tmp_path):
+    """Return a function that lays what a worker may lay where a file is expected."""
+
+    def laid(path, content='{"mono_s": 1.0}\n'):
+        (tmp_path / "elsewhere").write_text(content)
+        match request.param:
+            case "link":
+                path.symlink_to(tmp_path / "elsewhere")
+            case "pipe":
+                os.mkfifo(path)
+            case _:
+                path.mkdir()
+        return path
+
+    return laid
+
+
+def test_what_is_no_file_is_not_opened_and_nothing_stays_open(lay, tmp_path):
+    path, before = lay(tmp_path / "laid"), os.listdir("/proc/self/fd")
+    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+        with pytest.raises(OSError, match="laid"):
+            itself(str(path), flags)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_what_is_no_file_is_read_as_nothing_and_holds_up_nobody(lay, folder):
+    lay(folder.stream / "steps-0.jsonl")
+    assert folder.rows("steps") == []
+    assert read_links(lay(folder.stream / "links-laid.jsonl")).empty
+
+
+def test_of_what_workers_lay_only_files_are_taken_for_what_a_worker_said(lay, folder):
+    lay(folder.stream / "worker-0.json", '{"rank": 0}')
+    for rank in ("1", "x", "", "\u00b2"):
+        write_json(folder.stream / f"worker-{rank}.json", {"rank": rank})
+    assert folder.workers() == [{"rank": "1"}]

@@ -217,6 +217,14 @@ def test_a_tail_reads_whole_rows_only_once_and_only_the_end_of_a_long_file(tmp_p
     assert tail.rows() == [{"step": 0}]
 
 
+def test_what_a_worker_lays_in_the_place_of_its_file_is_not_read_and_holds_up_nobody(run):
+    stream = run / "stream"
+    os.mkfifo(stream / "steps-2.jsonl")
+    (stream / "steps-3.jsonl").symlink_to("steps-0.jsonl")
+    rows(stream / "steps-\u00b2.jsonl", step(0, 0.5))  # a digit, and no number
+    assert [worker.rank for worker in next(views(run)).workers] == [0, 1]
+
+
 def test_without_a_name_the_newest_experiment_is_watched(experiment):
     newer = experiment.with_name("sweep")
     newer.mkdir()
