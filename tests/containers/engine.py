@@ -45,21 +45,31 @@ def running_engine() -> Iterator[docker.DockerClient]:
         raise NoEngine("no Docker engine answers, and a private one needs root")
     if shutil.which("dockerd") is None:
         raise NoEngine("no Docker engine answers, and there is no dockerd to start a private one: apt-get install docker.io")
-    with _private_engine(own_network=False) as client:  # packages come through the machine's
-        build_images(client)
-    with _private_engine(own_network=True) as client:
-        yield client
+    with _alone():
+        with _private_engine(own_network=False) as client:  # packages come through the machine's
+            build_images(client)
+        with _private_engine(own_network=True) as client:
+            yield client
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Have the private engine's folder to ourselves, from the first start to the last end."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT.parent / "engine.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NoEngine("another run of the tests has the private engine") from None
+        yield
 
 
 @contextmanager
 def _private_engine(own_network: bool) -> Iterator[docker.DockerClient]:
     """Start an engine; one with a network of its own has nothing to do with the machine's, nor with a firewall left there."""
-    KEPT.mkdir(parents=True, exist_ok=True)
-    with (KEPT.parent / "engine.lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="engine-") as folder:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NoEngine("another run of the tests has the private engine") from None
+    # An engine makes anew the bridges it remembers: those of compose, of tests that were killed, would come into the machine's network.
+    shutil.rmtree(KEPT / "network", ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="engine-") as folder:
         address, log = f"unix://{folder}/docker.sock", Path(folder) / "log"
         command = ["unshare", "--mount", "--propagation=private"]  # its mounts are nobody else's, and gone with it
         command += ["--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if own_network else []
