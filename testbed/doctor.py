@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -145,13 +146,17 @@ def _cpu_limits(root: bool) -> Finding:
     return Finding("cpu limits", "ok", found.version, f"control groups, version {found.version}")
 
 
-def _docker() -> Iterator[Finding]:
+def _docker() -> list[Finding]:
     """Look at what only container workers need."""
     try:
-        client = engine.connect()
+        with engine.asking(), closing(engine.connect()) as client:
+            return list(_of_engine(client))
     except engine.EngineError as error:
-        yield Finding("docker", "absent", None, str(error), "only container workers need it")
-        return
+        return [Finding("docker", "absent", None, str(error), "only container workers need it")]
+
+
+def _of_engine(client: Any) -> Iterator[Finding]:
+    engine.require_rootful(client)
     about = client.info()
     version, groups = about["ServerVersion"], about.get("CgroupVersion", "1")
     yield Finding("docker", "ok", {"engine": version, "cgroup": int(groups)}, f"engine {version}, control groups version {groups}")

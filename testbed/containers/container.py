@@ -8,6 +8,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from testbed.emulation.child import TELL_TIMEOUT_S, JsonLines, Message
 
 SCRATCH_BYTES = 64 << 20  # of /tmp, where a container may write beside what is mounted; and in /dev/shm, of which Docker gives as much
 MOST_PROCESSES = 512  # and threads
+MOST_WORDS = 200  # characters of what a process complained of last
+LAST_WORDS_S = 1.0  # in which they come, once it has ended
 _FRAME = struct.Struct(">BxxxL")  # how the engine sends output: which stream, and how many bytes
 _STDOUT = 1
 _ATTACHED = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -65,6 +68,18 @@ class AttachedLines(JsonLines):
                 with self._log.open("ab") as log:
                     log.write(content)
         return output
+
+    def last_words(self) -> str:
+        """Return the last line of the complaints of a process that has ended, or its beginning; "" if it had none."""
+        deadline_s = time.monotonic() + LAST_WORDS_S
+        with suppress(ValueError):  # what it printed meanwhile is for nobody
+            while not self.ended and (left_s := deadline_s - time.monotonic()) > 0:
+                self.read(left_s)
+        try:
+            lines = self._log.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return next((line.strip()[:MOST_WORDS] for line in reversed(lines) if line.strip()), "")
 
 
 class Container:
@@ -110,9 +125,12 @@ class Container:
         raise ContainerError(f"the container of {self.host} was not {event} within {timeout_s:.0f} s")
 
     def why_it_ended(self) -> str:
-        """Say what the engine knows of its end: it remembers, also when the container is gone; an engine that is gone took it along."""
+        """Say what the engine knows of its end: it remembers, also when the container is gone; an engine that is gone took it along.
+
+        A process that ended by itself has the last word.
+        """
         try:
-            return explained(self._events())
+            return explained(self._events(), self.lines.last_words)
         except (DockerException, OSError):
             return "ended, and the Docker engine does not tell why: see whether it runs (systemctl status docker), and start it again"
 
@@ -130,11 +148,12 @@ class Container:
         with asking():
             self._client.update_container(self.id, cpu_quota=quota_us, cpu_period=period_us)
 
-    def throttled_s(self) -> float:
-        """Return how long it was held back, in the machine's time."""
+    def throttled_s(self) -> float | None:
+        """Return how long it was held back, in the machine's time; None where the engine does not count that."""
         with asking():
             stats = self._client.stats(self.id, stream=False, one_shot=True)
-        return float(stats["cpu_stats"]["throttling_data"]["throttled_time"]) / 1e9
+        nanoseconds = ((stats.get("cpu_stats") or {}).get("throttling_data") or {}).get("throttled_time")
+        return None if nanoseconds is None else float(nanoseconds) / 1e9
 
     def close(self) -> None:
         """Let go of it: its input ends, and so does it."""
@@ -146,19 +165,22 @@ class Container:
         return [event for event in past if event.get("Type") == "container"]
 
 
-def explained(events: list[dict[str, Any]]) -> str:
-    """Put the end of a container, as the engine's events tell it, into words."""
+def explained(events: list[dict[str, Any]], last_words: Callable[[], str]) -> str:
+    """Put the end of a container, as the engine's events tell it, into words; one that ended by itself is asked for its own."""
     actions = {event["Action"]: event["Actor"]["Attributes"] for event in events}
     if "oom" in actions:
         return "ran out of the memory it may use (hosts.memory)"
     if "kill" in actions:
         return f"was killed from outside (docker kill, signal {actions['kill'].get('signal', '?')})"
-    return f"ended with code {actions['die'].get('exitCode', '?')}" if "die" in actions else "ended"
+    how = f"ended with code {actions['die'].get('exitCode', '?')}" if "die" in actions else "ended"
+    return ": ".join(part for part in (how, last_words()) if part)
 
 
 def _settings(client: docker.APIClient, order: ContainerOrder, errand: Errand) -> dict[str, Any]:
     readable = {**order.data, errand.names: "/etc/hosts"}
-    binds = [f"{path}:{path}:rw" for path in errand.writable] + [f"{source}:{target}:ro" for source, target in readable.items()]
+    # Not the engine's short form, SOURCE:TARGET: paths may hold a colon, and a source that is missing is to be told, not made.
+    mounts = [docker.types.Mount(path, path, type="bind") for path in errand.writable]
+    mounts += [docker.types.Mount(target, source, type="bind", read_only=True) for source, target in readable.items()]
     gpus = [docker.types.DeviceRequest(driver="nvidia", device_ids=errand.gpus, capabilities=[["gpu"]])] if errand.gpus else None
     return {
         "image": order.image,
@@ -178,7 +200,7 @@ def _settings(client: docker.APIClient, order: ContainerOrder, errand: Errand) -
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
             auto_remove=True,
-            binds=binds,
+            mounts=mounts,
             tmpfs={"/tmp": f"size={SCRATCH_BYTES}"},
             mem_limit=order.memory_bytes,
             memswap_limit=order.memory_bytes,

@@ -33,6 +33,9 @@ AT_ONCE = 8  # containers that are started at the same time
 NURSERY = ["python", "-m", "workloads.nursery"]
 IDLE = ["cat"]  # until its input ends
 NAMES = "127.0.0.1 localhost\n::1 localhost\n"  # that containers know; they ask no server
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where commands are found, here and then in a container
+BARE = ("env", "-i", f"PATH={PATH}", "HOME=/tmp", "setpriv", "--no-new-privs")  # nothing of root's goes along
+READABLE = 0o644  # whatever root's umask is: workers are another user
 
 
 class ContainerWorkers:
@@ -45,6 +48,7 @@ class ContainerWorkers:
         self._outer = Path(f"/proc/{os.getpid()}/fd/{outer_proc}")
         self._names = self._stream / "hosts"
         self._names.write_text(NAMES)
+        self._names.chmod(READABLE)
         self._client = connect()
         hosts = plan.network.all_hosts
         began_s = time.monotonic()
@@ -80,6 +84,7 @@ class ContainerWorkers:
         if rank == 0:
             self._give(self._stream / herald.PIPE)
             self._let_write(self._stream)
+        job.chmod(READABLE)
         self._crew[rank].tell({"job": str(job), "log": str(self._log(rank))})
 
     def hear(self) -> list[Message]:
@@ -153,7 +158,7 @@ class ContainerWorkers:
             what = container.why_it_ended() if container.pid == 0 else f"cannot be joined ({error}): {hint}"
             raise ContainerError(f"the container of {container.host} {what}") from error
         as_user = ("--setgid", str(self._order.group_id), "--setuid", str(self._order.user_id))
-        return Place(network, ("nsenter", f"--mount=/proc/{os.getpid()}/fd/{mounts}", *as_user))
+        return Place(network, (*BARE, "nsenter", f"--mount=/proc/{os.getpid()}/fd/{mounts}", *as_user))
 
     def _children(self, pid: int) -> list[str]:
         try:

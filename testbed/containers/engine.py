@@ -19,6 +19,7 @@ SCHEME = "unix://"
 WORKER_IMAGE = "netsense-worker"
 TIMEOUT_S = 60
 GPU_RUNTIME = "nvidia"
+ROOTLESS = "name=rootless"  # begins what such an engine says of its security
 
 
 class EngineError(RuntimeError):
@@ -54,6 +55,8 @@ def asking() -> Iterator[None]:
     try:
         yield
     except (DockerException, OSError) as error:
+        if isinstance(error, APIError) and error.is_client_error():  # it is well, and to start it again would help nobody
+            raise EngineError(f"the engine at {address()} refuses what it is asked: {_reason(error)}") from error
         remedy = "see what it says (journalctl -u docker), and start it again if it has ended"
         raise EngineError(f"the engine at {address()} does not do what it is asked ({_reason(error)}): {remedy}") from error
 
@@ -97,6 +100,13 @@ def fitting_image(client: docker.APIClient, name: str) -> dict[str, Any]:
     if labels[SOURCE_LABEL] != source_digest():
         raise EngineError(f"image {name} holds the workers' code of another version of the testbed: run `make images` again")
     return image
+
+
+def require_rootful(client: docker.APIClient) -> None:
+    """Raise EngineError if the engine is a user's own: files that are given to workers would be nobody's in their containers."""
+    if any(option.startswith(ROOTLESS) for option in client.info().get("SecurityOptions") or []):
+        remedy = f"have DOCKER_HOST name the system's, e.g. {DEFAULT_HOST}"
+        raise EngineError(f"the engine at {address()} is rootless, and users have other numbers in its containers: {remedy}")
 
 
 def require_gpus(client: docker.APIClient) -> None:

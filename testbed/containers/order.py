@@ -8,11 +8,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.containers.engine import EngineError, connect, fitting_image, require_gpus
+from testbed.containers.engine import EngineError, asking, connect, fitting_image, require_gpus, require_rootful
 from testbed.containers.removal import HOST_LABEL, OWNER_LABEL, RUN_LABEL
 from testbed.processes import this_process
 from testbed.spec.models import ContainerHosts
@@ -44,27 +45,26 @@ class ContainerOrder:
 
 def order(hosts: ContainerHosts, workers: int, workload: dict[str, Any]) -> ContainerOrder:
     """Order a run's containers; EngineError if they cannot be had."""
-    client = connect()
-    try:
+    with asking(), closing(connect()) as client:
+        require_rootful(client)
         image = fitting_image(client, hosts.image)
         if hosts.gpus:
             require_gpus(client)
-        me = this_process()
-        user_id, group_id = (int(os.environ.get(name, "0")) or USER_ID for name in ("SUDO_UID", "SUDO_GID"))
-        return ContainerOrder(
-            image=image["Id"],
-            name=hosts.image,
-            engine=client.version()["Version"],
-            user_id=user_id,
-            group_id=group_id,
-            run=f"{me['pid']}-{me['started']}-{next(_NUMBERS)}",
-            owner=me,
-            memory_bytes=hosts.memory_bytes,
-            gpus=shares(hosts.gpus, workers, _gpus() if hosts.gpus else []),
-            data=_data(workload),
-        )
-    finally:
-        client.close()
+        version = client.version()["Version"]
+    me = this_process()
+    user_id, group_id = (int(os.environ.get(name, "0")) or USER_ID for name in ("SUDO_UID", "SUDO_GID"))
+    return ContainerOrder(
+        image=image["Id"],
+        name=hosts.image,
+        engine=version,
+        user_id=user_id,
+        group_id=group_id,
+        run=f"{me['pid']}-{me['started']}-{next(_NUMBERS)}",
+        owner=me,
+        memory_bytes=hosts.memory_bytes,
+        gpus=shares(hosts.gpus, workers, _gpus() if hosts.gpus else []),
+        data=_data(workload),
+    )
 
 
 def shares(each: int, workers: int, there: list[str]) -> list[list[str]]:

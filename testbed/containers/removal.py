@@ -2,6 +2,7 @@
 
 A container ends by itself when the sandbox that started it does: its input closes. What is done here is to see that it is gone. One that
 was never started has no input to close, and an engine may still be making one when whoever asked for it is gone: so it is looked twice.
+Where a killed run left some, the engine may be slow, and is looked at for longer.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ OWNER_LABEL = "netsense-testbed.owner"  # the process that runs it, as `this_pro
 RUN_LABEL = "netsense-testbed.run"
 HOST_LABEL = "netsense-testbed.host"
 AGAIN_S = 0.5  # after which an engine has made what it was still making
+LOOKS_AFTER_SOME = 5  # in 2 s, at a slow engine
 
 Listed = dict[str, Any]  # a container, as the engine lists it
 
@@ -49,19 +51,24 @@ def reap() -> Iterator[str]:
     except NoEngine:
         return
     with asking(), closing(client):
-        for container in _removed(client, OWNER_LABEL, _is_of_killed_run, looks=2):
+        for container in _removed(client, OWNER_LABEL, _is_of_killed_run, 2, LOOKS_AFTER_SOME):
             yield f"container {container['Id'][:12]} ({container['Labels'].get(HOST_LABEL)}): removed, its run was killed"
 
 
-def _removed(client: docker.APIClient, label: str, unwanted: Callable[[Listed], bool], looks: int) -> Iterator[Listed]:
-    """Remove unwanted containers with a label, and yield them, until so many looks in a row have found none."""
+def _removed(
+    client: docker.APIClient, label: str, unwanted: Callable[[Listed], bool], looks: int, looks_after_some: int = 1
+) -> Iterator[Listed]:
+    """Remove unwanted containers with a label, and yield them, until so many looks in a row have found none; more once some were found."""
     found_none = 0
     while found_none < looks:
         found = [one for one in client.containers(all=True, filters={"label": label}) if unwanted(one)]
         for container in found:
             remove(client, container["Id"])
             yield container
-        found_none = 0 if found else found_none + 1
+        if found:
+            found_none, looks = 0, max(looks, looks_after_some)
+        else:
+            found_none += 1
         if 0 < found_none < looks:
             time.sleep(AGAIN_S)
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from testbed.containers.crew import NAMES
 from testbed.record import RUNNERS_OWN
-from tests.emulation.experiments import ROOT, command, look_at_machine, manifest, run_when_calm, start, wait_until
+from tests.emulation.experiments import COMPLETE, ROOT, command, look_at_machine, manifest, run_when_calm, start, wait_until
 
 pytestmark = pytest.mark.usefixtures("emulation")
 
@@ -66,6 +67,16 @@ def training(engine, path: Path, scheme: str) -> subprocess.Popen[str]:
     wait_until(lambda: (steps.exists() and steps.stat().st_size > 0) or process.poll() is not None, 100, "workers training")
     assert process.poll() is None, process.stdout.read() if process.stdout else ""
     return process
+
+
+def iperf3_in(container) -> list[Path]:
+    """Return the processes of iperf3 in a container's network, where the testbed has put them."""
+    network, found = os.readlink(f"/proc/{container.attrs['State']['Pid']}/ns/net"), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if (process / "comm").read_text().strip() == "iperf3" and os.readlink(process / "ns" / "net") == network:
+                found.append(process)
+    return found
 
 
 def steps_by_rank(folder: Path) -> pd.DataFrame:
@@ -146,6 +157,12 @@ def test_a_container_for_traffic_that_is_killed_ends_the_run_with_the_reason(eng
     process = training(engine, path, "none")
     background = tmp_path / "results" / "quiet" / "none" / "stream" / "background.jsonl"
     wait_until(lambda: background.stat().st_size > 0, 20, "background traffic")
+    for host in ("t1", "t2"):
+        (victim,) = engine.containers.list(filters={"label": ["netsense-testbed.run", f"netsense-testbed.host={host}"]})
+        (iperf3,) = iperf3_in(victim)
+        status = dict(line.split(":\t", 1) for line in (iperf3 / "status").read_text().splitlines())
+        assert status["NoNewPrivs"] == "1" and int(status["CapPrm"], 16) == 0 and "0" not in status["Uid"].split()
+        assert {one.partition(b"=")[0] for one in (iperf3 / "environ").read_bytes().split(b"\0")[:-1]} == {b"PATH", b"HOME"}
     (victim,) = engine.containers.list(filters={"label": ["netsense-testbed.run", "netsense-testbed.host=t1"]})
     victim.kill()
     output = process.communicate(timeout=60)[0]
@@ -177,6 +194,20 @@ def test_a_worker_that_needs_more_memory_than_it_may_use_is_told_so(engine, work
     done = run(path)
     assert done.returncode == 1
     assert "ran out of the memory its container may use" in done.stdout.replace("\n", " "), done.stdout
+    assert ours(engine) == []
+
+
+def test_a_worker_has_its_share_of_a_processor_and_the_manifest_says_how_long_it_was_held_back(engine, worker_image, tmp_path):
+    process = training(engine, write(tmp_path, "slow", f"{{kind: container, image: {worker_image}, cpus: 0.25}}", "steps: 30"), "topk-0.1")
+    for container in engine.containers.list(filters={"label": "netsense-testbed.run"}):
+        given = container.attrs["HostConfig"]
+        assert given["CpuQuota"] == 0.25 * given["CpuPeriod"]
+        assert given["CpuPeriod"] == 100_000
+    output = process.communicate(timeout=200)[0]
+    assert process.returncode in COMPLETE, output
+    limits = manifest(tmp_path / "results" / "slow", "topk-0.1")["cpu_limits"]
+    assert [(limit["worker"], limit["cpus"]) for limit in limits] == [(0, 0.25), (1, 0.25), (2, 0.25)]
+    assert all(limit["throttled_s"] > 0 for limit in limits), limits
     assert ours(engine) == []
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
 from testbed import doctor, machine
+from testbed.containers import engine
 from testbed.doctor import Finding, able, examine
+from tests.unit.testbed.containers.test_containers_order import ANSWERS, GOES_AWAY, GoingEngine
 
 
 @pytest.mark.parametrize(
@@ -65,3 +68,23 @@ def test_what_works_needs_no_remedy(monkeypatch):
     monkeypatch.setattr(machine, "trial", lambda what, kernel: True)
     found = doctor._trial("queue disciplines", "qdiscs", False, lambda found: ("works", "ok"), "use another kernel")
     assert (found.state, found.value, found.remedy) == ("ok", True, None)
+
+
+@pytest.mark.parametrize("at", ["info", "inspect_image"])
+def test_the_doctor_finds_no_engine_where_one_goes_away(monkeypatch, at):
+    monkeypatch.setattr(engine, "connect", lambda: GoingEngine(at, **ANSWERS))
+    (finding,) = doctor._docker()
+    assert (finding.name, finding.state, finding.remedy) == ("docker", "absent", "only container workers need it")
+    assert re.match(GOES_AWAY, finding.text)
+
+
+def test_the_doctor_tells_of_an_engine_and_its_image(monkeypatch):
+    monkeypatch.setattr(engine, "connect", lambda: GoingEngine("never", **ANSWERS))
+    assert [(one.name, one.state) for one in doctor._docker()] == [("docker", "ok"), ("worker image", "ok"), ("gpu runtime", "absent")]
+
+
+def test_the_doctor_finds_a_rootless_engine_to_be_none_for_workers(monkeypatch):
+    monkeypatch.setattr(engine, "connect", lambda: GoingEngine("never", info={"SecurityOptions": ["name=rootless"]}))
+    (finding,) = doctor._docker()
+    assert finding.state == "absent"
+    assert "have DOCKER_HOST name the system's" in finding.text

@@ -8,9 +8,10 @@ import tempfile
 
 import pytest
 from docker.errors import APIError, ImageNotFound
+from requests import Response
 
 from testbed.containers import engine
-from testbed.containers.engine import EngineError, NoEngine, connect, fitting_image, require_gpus
+from testbed.containers.engine import EngineError, NoEngine, asking, connect, fitting_image, require_gpus, require_rootful
 from testbed.containers.identity import PYTHON_LABEL, SOURCE_LABEL, python_version, source_digest
 
 OURS = {PYTHON_LABEL: python_version(), SOURCE_LABEL: source_digest()}
@@ -19,8 +20,10 @@ OURS = {PYTHON_LABEL: python_version(), SOURCE_LABEL: source_digest()}
 class PretendedEngine:
     """Knows one image."""
 
-    def __init__(self, labels: dict[str, str] | None = None, runtimes: tuple[str, ...] = ("runc",)) -> None:
-        self.labels, self.runtimes = labels, runtimes
+    def __init__(
+        self, labels: dict[str, str] | None = None, runtimes: tuple[str, ...] = ("runc",), security: tuple[str, ...] | None = ()
+    ) -> None:
+        self.labels, self.runtimes, self.security = labels, runtimes, security
 
     def inspect_image(self, name):
         if name.startswith("absent") or name == "netsense-worker:absent":
@@ -30,7 +33,7 @@ class PretendedEngine:
         return {"Id": "sha256:1", "Config": {"Labels": self.labels}}
 
     def info(self):
-        return {"Runtimes": dict.fromkeys(self.runtimes)}
+        return {"Runtimes": dict.fromkeys(self.runtimes), "SecurityOptions": self.security}
 
 
 def test_no_engine_is_told_with_how_to_get_one(monkeypatch, tmp_path):
@@ -128,6 +131,33 @@ def test_gpus_need_a_runtime_for_them():
     require_gpus(PretendedEngine(runtimes=("runc", engine.GPU_RUNTIME)))
     with pytest.raises(EngineError, match=r"NVIDIA Container Toolkit .*nvidia-ctk runtime configure"):
         require_gpus(PretendedEngine())
+
+
+def test_a_rootless_engine_is_refused_with_which_one_to_name(monkeypatch):
+    for security in (None, (), ("name=seccomp,profile=default", "name=userns")):
+        require_rootful(PretendedEngine(security=security))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/user/1000/docker.sock")
+    sentence = r"^the engine at unix:///run/user/1000/docker.sock is rootless, .*: have DOCKER_HOST name the system's, e.g. unix:///var/run"
+    with pytest.raises(EngineError, match=sentence):
+        require_rootful(PretendedEngine(security=("name=seccomp,profile=default", "name=rootless")))
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (400, "the engine at unix:///run/mine.sock refuses what it is asked: bind source path does not exist"),
+        (409, "the engine at unix:///run/mine.sock refuses what it is asked: bind source path does not exist"),
+        (500, "the engine at unix:///run/mine.sock does not do what it is asked (bind source path does not exist): see what it says"),
+    ],
+)
+def test_nobody_is_sent_to_restart_an_engine_that_is_well_and_refuses(status, sentence, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/mine.sock")
+    answer = Response()
+    answer.status_code = status
+    with pytest.raises(EngineError) as refused, asking():
+        raise APIError("worse", answer, "bind source path does not exist")
+    assert str(refused.value).startswith(sentence)
+    assert ("start it again" in str(refused.value)) == (status == 500)
 
 
 def test_the_digest_is_of_the_code_that_workers_run(tmp_path):

@@ -9,10 +9,12 @@ from docker.errors import APIError, DockerException, NotFound
 
 from testbed.containers import order, removal
 from testbed.containers.engine import EngineError
+from testbed.containers.identity import PYTHON_LABEL, SOURCE_LABEL, python_version, source_digest
 from testbed.containers.removal import HOST_LABEL, OWNER_LABEL, cleared, reap, remove
 from testbed.processes import this_process
 from testbed.spec import SpecError
 from testbed.spec.loading import from_mapping
+from testbed.spec.models import ContainerHosts
 from workloads.datasets import fashion_mnist
 
 EXPERIMENT = {
@@ -26,12 +28,13 @@ EXPERIMENT = {
 class PretendedEngine:
     """Has containers, and remembers which were removed."""
 
-    def __init__(self, containers=(), fault: Exception | None = None, later=()) -> None:
+    def __init__(self, containers=(), fault: Exception | None = None, later=(), look: int = 2) -> None:
         self._containers, self.fault, self.removed, self.waited = list(containers), fault, [], []
-        self.later = list(later)  # those that it is still making: they are there from the second look on
+        self._later, self._look, self.looks = list(later), look, 0  # those that it is still making are there from this look on
 
     def containers(self, all, filters):
-        there, self._containers, self.later = self._containers, [*self._containers, *self.later], []
+        self.looks += 1
+        there = self._containers + (self._later if self.looks >= self._look else [])
         name, _, value = filters["label"].partition("=")
         wanted = [one for one in there if name in one["Labels"] and (not value or one["Labels"][name] == value)]
         return [one for one in wanted if one["Id"] not in self.removed]
@@ -47,6 +50,14 @@ class PretendedEngine:
 
     def close(self):
         pass
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """Return the pauses between looks, none of which is made."""
+    made: list[float] = []
+    monkeypatch.setattr(removal.time, "sleep", made.append)
+    return made
 
 
 def response(status: int):
@@ -76,6 +87,52 @@ def test_hosts_of_an_experiment_file():
 def test_what_cannot_be_meant_is_refused(hosts, words):
     with pytest.raises(SpecError, match=words):
         from_mapping({**EXPERIMENT, "hosts": hosts})
+
+
+class GoingEngine:
+    """Is there, and away when it is asked for something."""
+
+    def __init__(self, at: str, **answers) -> None:
+        self._at, self._answers = at, {"close": None, **answers}
+
+    def __getattr__(self, name):
+        def ask(*_, **__):
+            if name == self._at:
+                raise ConnectionError("aborted")
+            return self._answers[name]
+
+        return ask
+
+
+LABELS = {PYTHON_LABEL: python_version(), SOURCE_LABEL: source_digest()}
+ANSWERS = {
+    "info": {"ServerVersion": "28.1", "SecurityOptions": ["name=seccomp,profile=default"]},
+    "inspect_image": {"Id": "sha256:1", "Size": 9e8, "Config": {"Labels": LABELS}},
+    "version": {"Version": "28.1"},
+}
+GOES_AWAY = r"the engine at .* does not do what it is asked \(aborted\): see what it says"
+HOSTS = ContainerHosts(kind="container")
+
+
+@pytest.mark.parametrize("at", ["info", "inspect_image", "version"])
+def test_an_engine_that_goes_away_while_a_run_is_planned_is_told_in_a_sentence(monkeypatch, at):
+    monkeypatch.setattr(order, "connect", lambda: GoingEngine(at, **ANSWERS))
+    with pytest.raises(EngineError, match=f"^{GOES_AWAY}"):
+        order.order(HOSTS, 2, {"kind": "replay"})
+    assert [said.startswith("hosts: the engine at") for said in order.problems([HOSTS])] == [True]
+
+
+def test_an_order_is_of_this_process_and_of_the_image_by_its_identity(monkeypatch):
+    monkeypatch.setattr(order, "connect", lambda: GoingEngine("never", **ANSWERS))
+    made = order.order(HOSTS, 2, {"kind": "replay"})
+    assert (made.image, made.name, made.engine, made.owner) == ("sha256:1", "netsense-worker", "28.1", this_process())
+
+
+def test_no_order_is_given_to_a_rootless_engine(monkeypatch):
+    rootless = {**ANSWERS, "info": {"SecurityOptions": ["name=rootless"]}}
+    monkeypatch.setattr(order, "connect", lambda: GoingEngine("never", **rootless))
+    with pytest.raises(EngineError, match=r"is rootless, .*: have DOCKER_HOST name the system's"):
+        order.order(HOSTS, 2, {"kind": "replay"})
 
 
 @pytest.mark.parametrize("image", ["localhost:5000/mine/worker:v1.2", "netsense-worker:A_1", f"worker@sha256:{'0' * 64}"])
@@ -114,7 +171,7 @@ def container(identity: str, owner: object, **labels: str):
     return {"Id": identity, "Labels": {OWNER_LABEL: owner if isinstance(owner, str) else json.dumps(owner), HOST_LABEL: "h1", **labels}}
 
 
-def test_only_containers_whose_run_is_gone_are_reaped(monkeypatch):
+def test_only_containers_whose_run_is_gone_are_reaped(monkeypatch, pauses):
     dead = {**this_process(), "started": 1}
     pretended = PretendedEngine([container("dead", dead), container("alive", this_process()), container("other", "not ours")])
     pretended._containers += [container("list", "[1]"), container("number", "7")]
@@ -143,15 +200,33 @@ def test_an_engine_that_goes_away_is_told_by_the_reaper_in_a_sentence(monkeypatc
         list(reap())
 
 
-def test_what_an_engine_was_still_making_when_its_run_was_killed_is_reaped_too(monkeypatch):
+@pytest.mark.parametrize("look", [2, 3, 4, 6])
+def test_what_an_engine_was_still_making_when_its_run_was_killed_is_reaped_too_however_slow_it_is(monkeypatch, pauses, look):
     dead = {**this_process(), "started": 1}
-    pretended = PretendedEngine([container("first", dead)], later=[container("second", dead)])
+    pretended = PretendedEngine([container("first", dead)], later=[container("second", dead)], look=look)
     monkeypatch.setattr(removal, "connect", lambda: pretended)
     assert len(list(reap())) == 2
     assert pretended.removed == ["first", "second"]
+    assert pretended.looks == look + removal.LOOKS_AFTER_SOME
+    assert sum(pauses[-(removal.LOOKS_AFTER_SOME - 1) :]) == 2.0  # after the last find
 
 
-def test_what_an_engine_was_still_making_when_a_run_broke_off_goes_too(monkeypatch):
+def test_where_nothing_is_found_nobody_waits_for_a_slow_engine(monkeypatch, pauses):
+    pretended = PretendedEngine([container("alive", this_process())])
+    monkeypatch.setattr(removal, "connect", lambda: pretended)
+    assert list(reap()) == []
+    assert pauses == [removal.AGAIN_S]
+
+
+def test_an_orderly_end_is_not_waited_after(monkeypatch, pauses):
+    pretended = PretendedEngine([container("mine", this_process(), **{removal.RUN_LABEL: "mine"})])
+    monkeypatch.setattr(removal, "connect", lambda: pretended)
+    with cleared("mine"):
+        pass
+    assert (pretended.removed, pauses) == (["mine"], [])
+
+
+def test_what_an_engine_was_still_making_when_a_run_broke_off_goes_too(monkeypatch, pauses):
     pretended = PretendedEngine(later=[container("late", this_process(), **{removal.RUN_LABEL: "mine"})])
     monkeypatch.setattr(removal, "connect", lambda: pretended)
     with pytest.raises(KeyboardInterrupt), cleared("mine"):
@@ -159,7 +234,7 @@ def test_what_an_engine_was_still_making_when_a_run_broke_off_goes_too(monkeypat
     assert pretended.removed == ["late"]
 
 
-def test_a_run_leaves_none_of_its_own_and_all_of_the_others(monkeypatch):
+def test_a_run_leaves_none_of_its_own_and_all_of_the_others(monkeypatch, pauses):
     mine, others = (container(name, this_process(), **{removal.RUN_LABEL: name}) for name in ("mine", "others"))
     pretended = PretendedEngine([mine, others])
     monkeypatch.setattr(removal, "connect", lambda: pretended)
