@@ -14,17 +14,20 @@ from analysis.load import Run, dig
 from analysis.metrics import NAN
 from analysis.queues import Direction, training_samples
 
-COLUMNS = ["t_s", "seconds", "source", "target", "flows", "bps"]
+COLUMNS = ["t_s", "seconds", "source", "target", "protocol", "flows", "bps"]
 NONE = pd.DataFrame({name: pd.Series(dtype=float) for name in COLUMNS})
 PAUSE_S = 1.5  # a longer silence between two intervals is a pause
+ETHERNET_BYTES = 14  # before each packet
+UDP_HEADERS_BYTES = 28  # in each packet: 20 of IP, 8 of UDP
+TCP_HEADERS_BYTES = 52  # 20 of IP, 32 of TCP with its timestamps
 
 
 @dataclass(frozen=True)
 class Fairness:
     """What background traffic got while it was on; NaN where there was none or it met no bottleneck."""
 
-    share: float = NAN  # of the tightest bottleneck's rate
-    jain: float = NAN  # Jain's index of training and background: 1 if both got the same, 0.5 if one got everything
+    share: float = NAN  # of the tightest bottleneck's rate, by what was received: without headers
+    jain: float = NAN  # Jain's index of training and background on the wire: 1 if both got the same, 0.5 if one got everything
 
 
 def read(run: Run) -> pd.DataFrame:
@@ -50,10 +53,10 @@ def periods(intervals: pd.DataFrame) -> list[tuple[float, float, str]]:
     return sorted(found)
 
 
-def received_bps(intervals: pd.DataFrame, edges_s: metrics_time.Numbers) -> metrics_time.Numbers:
-    """Return what all background flows together received in each window; NaN in windows without any."""
+def received_bps(intervals: pd.DataFrame, edges_s: metrics_time.Numbers, rate: str = "bps") -> metrics_time.Numbers:
+    """Return what all background flows together received in each window, by this column; NaN in windows without any."""
     received, covered = np.zeros(len(edges_s) - 1), np.zeros(len(edges_s) - 1)
-    for start_s, seconds, bps in intervals[["t_s", "seconds", "bps"]].to_numpy(dtype=float):
+    for start_s, seconds, bps in intervals[["t_s", "seconds", rate]].to_numpy(dtype=float):
         share = np.clip(np.minimum(edges_s[1:], start_s + seconds) - np.maximum(edges_s[:-1], start_s), 0.0, None)
         received += bps * share
         covered += share
@@ -72,10 +75,22 @@ def fairness(run: Run) -> Fairness:
     intervals = read(run)
     if intervals.empty:
         return Fairness()
+    intervals["wire_bps"] = intervals["bps"] * _wire_bits_per_payload_bit(run, intervals)
     found = [Fairness()]
     for keys, samples in training_samples(run).groupby(["link", "source", "target"]):
         found.append(_on(samples, over(run, intervals, Direction(*map(str, keys)))))
     return min(found, key=lambda one: one.share if one.share >= 0 else math.inf)
+
+
+def _wire_bits_per_payload_bit(run: Run, intervals: pd.DataFrame) -> metrics_time.Numbers:
+    """Return how many L2 bits each bit of payload took that an interval's flows received; NaN without an MTU in the manifest.
+
+    Frames are taken for full ones. Left out, and so counted with the training: retransmissions (what crossed the bottleneck and was
+    lost later, or came twice) and the acknowledgements of flows the other way.
+    """
+    mtu = dig(run.manifest, "network", "mtu")
+    headers_bytes = np.where(intervals["protocol"] == "udp", UDP_HEADERS_BYTES, TCP_HEADERS_BYTES)
+    return (mtu + ETHERNET_BYTES) / (mtu - headers_bytes) if isinstance(mtu, int) else np.full(len(intervals), NAN)
 
 
 def _on(samples: pd.DataFrame, intervals: pd.DataFrame) -> Fairness:
@@ -85,13 +100,14 @@ def _on(samples: pd.DataFrame, intervals: pd.DataFrame) -> Fairness:
     if len(marks) < 2:
         return Fairness()
     lasts = np.diff(marks)
-    background, all_bps = received_bps(intervals, marks), metrics_time.delivered_bps(samples, marks)
+    background, wire_bps = received_bps(intervals, marks), received_bps(intervals, marks, "wire_bps")
+    all_bps = metrics_time.delivered_bps(samples, marks)
     times, rates = metrics_time.configured_bps(samples)
     rate = rates[np.clip(np.searchsorted(times, marks[:-1], side="right") - 1, 0, None)]
     on = ~np.isnan(background) & ~np.isnan(all_bps)
     if not on.any():
         return Fairness()
-    got, sent, offered = (float((values[on] * lasts[on]).sum()) for values in (background, all_bps, rate))
-    rest = max(0.0, sent - got)
-    jain = (got + rest) ** 2 / (2 * (got**2 + rest**2)) if got + rest > 0 else NAN
+    got, took, sent, offered = (float((values[on] * lasts[on]).sum()) for values in (background, wire_bps, all_bps, rate))
+    rest = max(0.0, sent - took)
+    jain = (took + rest) ** 2 / (2 * (took**2 + rest**2)) if took + rest > 0 else NAN
     return Fairness(share=got / offered if offered > 0 else NAN, jain=jain)

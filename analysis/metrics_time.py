@@ -16,10 +16,18 @@ WINDOW_S = 0.5
 MOST_WINDOWS = 150  # about what a panel can show apart
 
 
+def step_times_s(steps: pd.DataFrame) -> tuple[Numbers, Numbers]:
+    """Return when each step of worker 0 began and ended, in the order of time."""
+    begins_s = steps["t_s"].to_numpy()
+    ends_s = begins_s + steps["step_s"].to_numpy()
+    mine = np.flatnonzero((steps["rank"].to_numpy() == 0) & ~np.isnan(ends_s))
+    mine = mine[np.argsort(begins_s[mine], kind="stable")]
+    return begins_s[mine], ends_s[mine]
+
+
 def end_s(steps: pd.DataFrame) -> float:
     """Return when worker 0 ended its last step; NaN without one."""
-    ends_s = (steps["t_s"].to_numpy() + steps["step_s"].to_numpy())[steps["rank"].to_numpy() == 0]
-    ends_s = ends_s[~np.isnan(ends_s)]
+    _, ends_s = step_times_s(steps)
     return float(ends_s.max()) if len(ends_s) else NAN
 
 

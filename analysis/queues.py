@@ -37,7 +37,7 @@ class Direction:
 
 @dataclass(frozen=True)
 class Waits:
-    """How long what came to the busiest direction's queue had to wait for what was there before it."""
+    """How long what came to the busiest direction's queue during steps had to wait for what was there before it."""
 
     mean_s: float = NAN
     p95_s: float = NAN
@@ -50,8 +50,21 @@ def bottlenecks(run: Run) -> list[dict[str, Any]]:
 
 
 def training_samples(run: Run) -> pd.DataFrame:
-    """Return the samples of the bottlenecks from the first step to the end of the last."""
+    """Return the samples of the bottlenecks from the first step to the end of the last, evaluations between steps included."""
     return _training(run.links, [link["name"] for link in bottlenecks(run)], metrics_time.end_s(run.steps))
+
+
+def within_steps(samples: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """Return the samples taken within a step of worker 0.
+
+    Queues are empty while it evaluates: with those samples a scheme that evaluates often would seem to hold less.
+    """
+    begins_s, ends_s = metrics_time.step_times_s(steps)
+    if not len(begins_s):
+        return samples.iloc[:0]
+    t_s = samples["t_s"].to_numpy()
+    places = np.searchsorted(begins_s, t_s, side="right") - 1
+    return samples[(places >= 0) & (t_s <= ends_s[places])]
 
 
 def directions(samples: Iterable[pd.DataFrame]) -> list[Direction]:
@@ -77,7 +90,7 @@ def waits_s(samples: pd.DataFrame) -> pd.Series:
 
 def waits(run: Run) -> Waits:
     """Return the waits of a run's busiest direction; samples are many, so they are read once."""
-    return run.once("waits", lambda run: summed_up(busiest(training_samples(run))))
+    return run.once("waits", lambda run: summed_up(busiest(training_samples(run)), run.steps))
 
 
 def busiest(samples: pd.DataFrame) -> pd.DataFrame:
@@ -86,9 +99,9 @@ def busiest(samples: pd.DataFrame) -> pd.DataFrame:
     return ways[0].of(samples) if ways else samples
 
 
-def summed_up(samples: pd.DataFrame) -> Waits:
-    """Return the waits in one direction."""
-    taken_s = waits_s(samples).dropna()
+def summed_up(samples: pd.DataFrame, steps: pd.DataFrame) -> Waits:
+    """Return the waits in one direction during steps."""
+    taken_s = waits_s(within_steps(samples, steps)).dropna()
     return Waits(float(taken_s.mean()), float(taken_s.quantile(0.95))) if len(taken_s) else Waits()
 
 

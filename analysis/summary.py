@@ -1,8 +1,9 @@
 """One row a run: the table behind every bar, and summary.csv.
 
 Speed-ups are over scheme `none` in the same cell and workload, valid runs only: a speed-up over a baseline that cannot be
-trusted is not stated. Repeats share one interval; a single run has that of its own windows; `interval` says which. A run that stands
-`apart` (of another experiment, or of another set-up than its cell's) has its own numbers only, and is in nobody's median.
+trusted is not stated. Valid repeats share their intervals; of a single run only the throughput has one, that of its own windows;
+`interval` says how the throughput's was had. A run that stands `apart` (of another experiment, or of another set-up than its cell's) has
+its own numbers only, and is in nobody's median.
 """
 
 from __future__ import annotations
@@ -19,10 +20,18 @@ from analysis.load import Results, Run, dig
 
 BASELINE = "none"
 PARTS = tuple(part for part in metrics.PARTS if part != "idle")
+INTERVALS = {  # of which values repeats share an interval, and where its ends stand
+    "throughput_samples_s": ["throughput_low", "throughput_high"],
+    "final_accuracy": ["final_accuracy_low", "final_accuracy_high"],
+    "time_to_accuracy_s": ["time_to_accuracy_low_s", "time_to_accuracy_high_s"],
+    "speedup_over_none": ["speedup_low", "speedup_high"],
+}
+ENDS = [end for ends in INTERVALS.values() for end in ends]
 VALUES = (
-    *("throughput_samples_s", "throughput_low", "throughput_high", "final_accuracy", "target_accuracy", "time_to_accuracy_s"),
-    *("mean_step_s", "compute_s", "encode_s", "exchange_s", "idle_s", "decode_s", "samples_per_step"),
-    *("bytes_per_step", "wire_bytes_per_step", "bytes_sent", "compression_ratio", "speedup_over_none"),
+    *("throughput_samples_s", "throughput_low", "throughput_high", "final_accuracy", "final_accuracy_low", "final_accuracy_high"),
+    *("target_accuracy", "time_to_accuracy_s", "time_to_accuracy_low_s", "time_to_accuracy_high_s"),
+    *("mean_step_s", "compute_s", "encode_s", "exchange_s", "idle_s", "decode_s", "samples_per_step", "bytes_per_step"),
+    *("wire_bytes_per_step", "bytes_sent", "compression_ratio", "speedup_over_none", "speedup_low", "speedup_high"),
     *("predicted_step_s", "queue_mean_s", "queue_p95_s", "background_bps", "background_share", "background_fairness"),
     *("fidelity", "compute_inflation", "time_dilation"),
 )
@@ -63,7 +72,8 @@ def write_summary(table: pd.DataFrame, path: Path) -> Path:
 def by_scheme(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell, workload and scheme: the median over its repeats, of the valid ones if any is valid.
 
-    `reached` is how many of them got to the target accuracy. Runs that stand apart are left out.
+    `reached` is how many of them got to the target accuracy. Runs that stand apart are left out. The medians of several repeats that are
+    not valid have no intervals.
     """
     cells = swept_columns(table)
     present = table[table["throughput_samples_s"].notna() & table["apart"].isna()]
@@ -72,8 +82,8 @@ def by_scheme(table: pd.DataFrame) -> pd.DataFrame:
         good = group[group["valid"].fillna(False)]
         used = good if len(good) else group
         row: dict[Any, Any] = used.iloc[0].to_dict()
-        row |= used[list(VALUES)].median().to_dict() if len(used) > 1 else {}
-        row |= {"throughput_low": used["throughput_low"].iloc[0], "throughput_high": used["throughput_high"].iloc[0]}
+        row |= used[list(VALUES)].median().to_dict() if len(used) > 1 else {}  # of intervals too: valid repeats share theirs
+        row |= dict.fromkeys(ENDS, math.nan) | {"interval": None} if len(used) > 1 and not len(good) else {}
         row |= {"time_to_accuracy_s": metrics.median_time_s(used["time_to_accuracy_s"]), "reached": used["time_to_accuracy_s"].count()}
         row |= {"repeats": len(used), "left_out": len(group) - len(used), "valid": bool(len(good))}
         rows.append(row)
@@ -131,7 +141,7 @@ def measured(run: Run) -> dict[str, Any]:
 
 
 def _compare(table: pd.DataFrame, cell: list[str], asked: dict[str, float], runs: dict[str, Run]) -> None:
-    """Fill what needs other runs of the same cell: speed-up, target, time to it, the interval over repeats."""
+    """Fill what needs other runs of the same cell: speed-up, target, time to it, the intervals over repeats."""
     present = table[table["scheme"].notna()]
     targets = dict(asked)  # all that a run has which stands apart
     for _, group in present[present["apart"].isna()].groupby(cell, sort=False, dropna=False):
@@ -140,15 +150,25 @@ def _compare(table: pd.DataFrame, cell: list[str], asked: dict[str, float], runs
         table.loc[group.index, "speedup_over_none"] = group["throughput_samples_s"] / baseline
         finals = none["final_accuracy"].tolist()
         targets |= {slug: metrics.target_accuracy(asked.get(slug), finals) for slug in group["run"]}
-        for _, repeats in group[group["valid"].fillna(False)].groupby("scheme", sort=False):
-            interval = metrics.median_interval(repeats["throughput_samples_s"].dropna().tolist())
-            if interval.method:
-                table.loc[repeats.index, ["throughput_low", "throughput_high"]] = interval.low, interval.high
-                table.loc[repeats.index, "interval"] = interval.method
     for index, slug in present["run"].items():
         target, evals = targets.get(slug, math.nan), runs[slug].timed_evals
         table.loc[index, "target_accuracy"] = target if len(evals) else math.nan
         table.loc[index, "time_to_accuracy_s"] = metrics.time_to_accuracy_s(evals, target)
+    for _, repeats in table[table["apart"].isna() & table["valid"].fillna(False)].groupby([*cell, "scheme"], sort=False, dropna=False):
+        _fill_intervals(table, repeats)
+    table["final_accuracy_high"] = table["final_accuracy_high"].clip(upper=1.0)  # Student knows no highest
+
+
+def _fill_intervals(table: pd.DataFrame, repeats: pd.DataFrame) -> None:
+    """Give valid repeats the intervals of their medians; one that did not reach the target counts as later than any that did."""
+    never = repeats["target_accuracy"].notna() & repeats["time_to_accuracy_s"].isna()
+    for value, ends in INTERVALS.items():
+        known = repeats[value].mask(never, math.inf) if value == "time_to_accuracy_s" else repeats[value]
+        interval = metrics.median_interval(known.dropna().tolist())
+        if interval.method:
+            table.loc[repeats.index, ends] = interval.low, interval.high
+        if interval.method and value == "throughput_samples_s":
+            table.loc[repeats.index, "interval"] = interval.method
 
 
 def _asked_targets(results: Results) -> dict[str, float]:

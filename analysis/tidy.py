@@ -1,7 +1,7 @@
 """The tables of an experiment as tidy frames: one row an observation, one column a variable, the run and its cell beside it.
 
 frames = analysis.load("results/quick").frames
-frames.runs, frames.steps, frames.evals, frames.links, frames.events, frames.background, frames.regrets
+frames.runs, frames.schemes, frames.steps, frames.evals, frames.links, frames.events, frames.background, frames.regrets
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from analysis.fields import swept_fields
 from analysis.load import Results, Run
 from analysis.pairs import compare
 from analysis.stacking import stack
-from analysis.summary import summarise
+from analysis.summary import by_scheme, summarise
 from analysis.table import long_table
+
+OF_ONE_RUN = ["run", "repeat", "seed", "status", "reason", "apart"]  # what a row that is of several runs has no use for
 
 
 @dataclass(frozen=True)
 class Frames:
-    """The tables. In each the run's name, scheme, cell (SI units), repeat and validity stand in front."""
+    """The tables. In each the run's name, scheme, cell (SI units) and repeat stand in front, whether it is valid, and whether apart."""
 
     results: Results
 
@@ -34,6 +36,11 @@ class Frames:
     def runs(self) -> pd.DataFrame:
         """Return one row a run: its cell, every metric of the summary, its verdict; planned runs that are missing too."""
         return long_table(self.results, summarise(self.results))
+
+    @cached_property
+    def schemes(self) -> pd.DataFrame:
+        """Return one row a cell, workload and scheme: the medians over its repeats, and their intervals."""
+        return by_scheme(self.runs).drop(columns=OF_ONE_RUN)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -125,6 +132,7 @@ class Frames:
             context[field.column] = np.array(values, dtype=float) if numbers else _names([str(value) for value in values])
         context["repeat"] = np.array([run.repeat for run in runs], dtype=np.int32)
         context["valid"] = np.array([run.valid for run in runs], dtype=bool)
+        context["apart"] = np.array([run.slug in self.results.apart for run in runs], dtype=bool)
         return context
 
     def __repr__(self) -> str:

@@ -28,11 +28,13 @@ def reason(results: Results) -> str | None:
     """Say why there is nothing to draw, or None."""
     if why := backlog.reason(results):
         return why
-    return None if any(len(_with_limit(run)) for run in results.runs) else "no bottleneck's queue has a limit"
+    if not any(len(_with_limit(run)) for run in results.runs):
+        return "no bottleneck's queue has a limit"
+    return None if any(len(_busiest([run])[1]) for run in results.runs) else "no run sampled its bottleneck's queue during a step"
 
 
 def draw(results: Results) -> Figure | None:
-    """Draw one panel a cell and workload, the samples of all repeats together."""
+    """Draw one panel a cell and workload, the samples of all repeats together; those during evaluations are left out."""
     if reason(results):
         return None
     with style.look():
@@ -45,7 +47,7 @@ def draw(results: Results) -> Figure | None:
         figure, panels = facets.grid(len(shown), 3.4 if len(shown) == 1 else 2.6)
         waits_ms: dict[str, float] = {}
         for axes, column, mine in zip(panels, shown, samples, strict=True):
-            waits_ms |= _panel(axes, column, {slug: frame for slug, (way, frame) in mine.items() if way}, styles)
+            waits_ms |= _panel(axes, column, {slug: frame for slug, (_, frame) in mine.items() if len(frame)}, styles)
         facets.tidy(panels, [(0.0, 1.0)])
         panels[0].set_ylim(bottom=0)
         slugs = [slug for slug in results.schemes if slug in waits_ms]
@@ -55,7 +57,8 @@ def draw(results: Results) -> Figure | None:
             }
         where = " or ".join(ways) if len(ways) <= MOST_NAMED else "where it is busiest"
         style.set_title(figure, f"{TITLE}, {where}", timelines.legend(slugs, shown, styles))
-        extra = ["Beside names: the wait that 95 % of the time was not exceeded."] * (len(shown) == 1)
+        extra = ["Without the time of evaluations."] * any(len(run.evals) for run in runs)
+        extra += ["Beside names: the wait that 95 % of the time was not exceeded."] * (len(shown) == 1)
         extra += ["Of each scheme the direction with most backlog."] * (len(ways) > 1)
         extra += [*backlog.busiest(shown), *left_out(len(every), len(shown))]
         style.footnote(figure, words.small_print(results, runs, extra))
@@ -79,17 +82,19 @@ def _panel(axes: Axes, column: Column, samples: dict[str, pd.DataFrame], styles:
         waits_ms[slug] = 1e3 * float(queues.waits_s(mine).quantile(0.95))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
-    axes.set_ylabel("share of the time above")
+    axes.set_ylabel("share of the training above")
     axes.set_xlabel("backlog, of the queue's limit")
     axes.set_title(column.title)
     return waits_ms
 
 
 def _busiest(repeats: list[Run]) -> tuple[queues.Direction | None, pd.DataFrame]:
-    """Return a scheme's busiest direction over all repeats, and its samples in them; None without any."""
+    """Return a scheme's busiest direction over all repeats, and its samples during their steps; None without any."""
     samples = [_with_limit(run) for run in repeats]
     ways = queues.directions(samples)
-    return (ways[0], pd.concat([ways[0].of(frame) for frame in samples])) if ways else (None, samples[0])
+    if not ways:
+        return None, samples[0]
+    return ways[0], pd.concat([queues.within_steps(ways[0].of(one), run.steps) for one, run in zip(samples, repeats, strict=True)])
 
 
 def _with_limit(run: Run) -> pd.DataFrame:
@@ -100,7 +105,7 @@ def _with_limit(run: Run) -> pd.DataFrame:
 FIGURE = Drawing(
     "backlog_share",
     TITLE,
-    "For each backlog the share of the training in which more was waiting; the lower a line, the shorter the queue a packet meets.",
+    "For each backlog the share of the training, without evaluations, in which more was waiting; the lower a line, the shorter the queue.",
     75,
     reason,
     draw,

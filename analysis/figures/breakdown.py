@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from analysis import metrics, style, summary, words
 from analysis.figures import bars
 from analysis.figures.columns import columns
 from analysis.figures.registry import Drawing
-from analysis.load import Results
+from analysis.load import Results, Run
 from analysis.style import SchemeStyle
 
 TITLE = "Where the time of a step goes"
@@ -27,7 +28,9 @@ SENTENCE = "Means over steps, workers and repeats; what the network hid behind c
 
 def reason(results: Results) -> str | None:
     """Say why there is nothing to draw, or None."""
-    return None if any(len(run.steps) for run in results.runs) else "no run has a measured step"
+    if not any(len(run.steps) for run in results.runs):
+        return "no run has a measured step"
+    return None if any(_is_cut(run) for run in results.runs) else "no run recorded every part of its steps"
 
 
 def draw(results: Results) -> Figure | None:
@@ -36,7 +39,9 @@ def draw(results: Results) -> Figure | None:
 
 
 def _explain(results: Results, table: pd.DataFrame) -> list[str]:
-    return [SENTENCE, *["Replay sleeps its compute."] * ("replay" in results.workloads)]
+    uncut = sum(len(run.steps) > 0 and not _is_cut(run) for run in results.runs)
+    said = [f"Not shown: {uncut} run{'s' * (uncut > 1)} that did not record every part of a step."] if uncut else []
+    return [SENTENCE, *["Replay sleeps its compute."] * ("replay" in results.workloads), *said]
 
 
 def draw_on(
@@ -47,8 +52,9 @@ def draw_on(
     repeats = {(slug, runs[0].workload): runs for column in columns(results) for slug, runs in column.repeats.items()}
     notes = bars.Notes(axes, room)
     for place, thick, row in bars.places(results, mine):
-        runs = [run for run in repeats[row["scheme"], row["workload"]] if len(run.steps)]
-        every = [metrics.breakdown_s(run.steps) for run in runs]
+        every = [_parts_s(run) for run in repeats[row["scheme"], row["workload"]] if _is_cut(run)]
+        if not every:
+            continue
         left_ms = 0.0
         for part in metrics.PARTS:
             width_ms = 1e3 * float(np.mean([parts[part] for parts in every]))
@@ -63,6 +69,15 @@ def draw_on(
     axes.set_xlim(*limits)
     axes.set_xlabel("ms a step")
     return limits
+
+
+def _parts_s(run: Run) -> dict[str, float]:
+    return run.once("breakdown", lambda run: metrics.breakdown_s(run.steps))
+
+
+def _is_cut(run: Run) -> bool:
+    """Tell whether a run's mean step can be cut into parts; an older testbed did not record all of them."""
+    return not any(math.isnan(part_s) for part_s in _parts_s(run).values())
 
 
 def legend_entries(results: Results, table: pd.DataFrame) -> list[Artist]:

@@ -66,7 +66,7 @@ def legend_entries(results: Results, table: pd.DataFrame) -> list[Artist]:
 
 def explain(results: Results, table: pd.DataFrame) -> list[str]:
     """Return the small print about intervals, predictions and replay."""
-    methods = table["interval"].dropna().unique()
+    methods = summary.by_scheme(table)["interval"].dropna().unique()
     sentences = [f"Error bars: {'; '.join(methods)}."] if len(methods) else []
     if table["predicted_step_s"].notna().any():
         sentences.append("Predicted: bytes/rate + rounds x RTT + compute.")

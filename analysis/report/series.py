@@ -54,7 +54,7 @@ def series_of(run: Run) -> dict[str, Any] | None:
     last_s = metrics_time.end_s(run.steps)
     events, evals, samples = _events(run, last_s), run.evals, queues.training_samples(run)
     mine = queues.busiest(samples)
-    run.once("waits", lambda _: queues.summed_up(mine))  # while they are here
+    run.once("waits", lambda _: queues.summed_up(mine, run.steps))  # while they are here
     if not last_s > 0:
         return None
     edges_s = np.linspace(0.0, last_s, max(1, min(WINDOWS, int(last_s / LEAST_WINDOW_S))) + 1)

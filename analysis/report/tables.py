@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.fields import swept_fields
 from analysis.load import Results
 from analysis.report.read import measure, say
-from analysis.summary import by_scheme
+from analysis.summary import INTERVALS, by_scheme
 from analysis.words import reached_words, short_name
 
 Row = dict[Any, Any]
@@ -58,17 +58,19 @@ class Table:
 def summary_table(results: Results, runs: pd.DataFrame, anchors: dict[str, str]) -> Table:
     """Return a row a run, or with repeats a row a cell, workload and scheme; runs without a single step are listed elsewhere."""
     repeated = bool((runs["repeat"].fillna(1) > 1).any())
-    rows: list[Row] = (_medians(runs) if repeated else runs[runs["scheme"].notna()]).to_dict("records")
+    shown = _medians(runs) if repeated else runs[runs["scheme"].notna()]
+    rows: list[Row] = shown.to_dict("records")
     made = [(column, cell) for column, cell in _columns(results, repeated).items() if _is_needed(column, results, rows)]
     made_rows = [
         TableRow(str(row["scheme"]), anchors.get(str(row["run"]), ""), bool(row["valid"] is True), [cell(row) for _, cell in made])
         for row in rows
     ]
-    methods = runs["interval"].dropna().unique()
+    methods = shown["interval"].dropna().unique()
     notes = [f"Throughput is of all workers together; under it its interval ({'; '.join(map(str, methods))})."] if len(methods) else []
     notes.append("Speed-up is over valid runs of scheme none in the same cell; a dash means that it cannot be told.")
     if repeated:
         notes.append("Each row is the median of its valid repeats; one that did not reach the accuracy counts as later than any that did.")
+        notes.append("Under speed-up, accuracy and time to accuracy stand their intervals, where several valid repeats have one.")
     return Table([column for column, _ in made], made_rows, notes)
 
 
@@ -86,14 +88,14 @@ def _columns(results: Results, repeated: bool) -> dict[Column, Callable[[Row], C
     return made | {
         Column("Workload", False): lambda row: _text(row["workload"]),
         Column("Repeats", True, "valid ones, of all"): _repeats,
-        Column("Throughput, samples/s", True): _throughput,
-        Column("Speed-up", True, "over no compression"): lambda row: _number(row["speedup_over_none"], ".2f", after="x"),
-        Column("Accuracy", True, "on the full test set at the end"): lambda row: _number(row["final_accuracy"], ".1f", 100, " %"),
+        Column("Throughput, samples/s", True): lambda row: _with_interval(row, "throughput_samples_s"),
+        Column("Speed-up", True, "over no compression"): lambda row: _with_interval(row, "speedup_over_none", ".2f", after="x"),
+        Column("Accuracy", True, "on the full test set at the end"): lambda row: _with_interval(row, "final_accuracy", ".1f", 100, " %"),
         Column("Time to accuracy", True, "training clock at the first evaluation at or above the target"): _time_to_accuracy,
         Column("Sent a step", True, "payload of one worker"): lambda row: Cell(
             measure(row["bytes_per_step"], "B"), _key(row["bytes_per_step"]), _times_fewer(row)
         ),
-        Column("Queueing", True, "mean wait in the bottleneck's busiest queue; under it the 95th percentile"): _queueing,
+        Column("Queueing", True, "mean wait in the bottleneck's busiest queue during steps; under it the 95th percentile"): _queueing,
         Column("Others' share", True, "of the bottleneck's rate that background traffic got; under it Jain's index"): _others,
         Column("Fidelity", True, "delivered / configured rate while the bottleneck was backlogged"): lambda row: _number(
             row["fidelity"], ".3f"
@@ -127,11 +129,14 @@ def _repeats(row: Row) -> Cell:
     return Cell(f"{used if row['valid'] is True else 0} of {total}", float(used))
 
 
-def _throughput(row: Row) -> Cell:
-    low, high = say(row["throughput_low"]), say(row["throughput_high"])
-    return Cell(
-        say(row["throughput_samples_s"]), _key(row["throughput_samples_s"]), f"{low} to {high}" if low != "-" and high != "-" else ""
-    )
+def _with_interval(row: Row, value: str, form: str | None = None, scale: float = 1.0, after: str = "") -> Cell:
+    return Cell(say(row[value], form, scale, after), _key(row[value]), _ends(row, value, form, scale))
+
+
+def _ends(row: Row, value: str, form: str | None = None, scale: float = 1.0) -> str:
+    """Say the interval of a value, which may be open; nothing without one."""
+    low, high = (say(row[end], form, scale) for end in INTERVALS[value])
+    return "" if low == "-" else f"{low} to {high}" if high != "-" else f"from {low}"
 
 
 def _time_to_accuracy(row: Row) -> Cell:
@@ -139,7 +144,9 @@ def _time_to_accuracy(row: Row) -> Cell:
     if target == "-":
         return Cell("-", _key(time_s))
     never = reached_words(row.get("reached", 0), row.get("repeats", 1))
-    return Cell(never if math.isnan(time_s) else say(time_s, ".1f", after=" s"), _key(time_s), f"to {target} %")
+    ends = _ends(row, "time_to_accuracy_s", ".1f")
+    more = f"to {target} %" + (f"; {ends} s" if ends else "")
+    return Cell(never if math.isnan(time_s) else say(time_s, ".1f", after=" s"), _key(time_s), more)
 
 
 def _queueing(row: Row) -> Cell:

@@ -12,6 +12,7 @@ from synthetic_results import RATE_BPS, FakeRun, write_experiment
 from analysis import background, load, summarise
 from analysis.load import Run
 
+TCP, UDP = 1514 / 1448, 1514 / 1472  # of a full frame at MTU 1500, bytes on the wire for each of payload
 PATHS = {"paths": [["h5", "s1", "s2", "h6"], ["h1", "s1", "s2", "h6"], ["h6", "s2", "s1", "h5"], ["h1", "s1", "h5"]]}
 
 
@@ -29,6 +30,10 @@ def rows(bps: float = 10e6, source: str = "h5", target: str = "h6", **more: Any)
     return [{"t_s": t, "seconds": 0.5, "source": source, "target": target, "goodput_bps": bps, **more} for t in (1.0, 1.5, 3.5, 4.0)]
 
 
+def jain(one: float, other: float) -> float:
+    return (one + other) ** 2 / (2 * (one**2 + other**2))
+
+
 def test_without_background_traffic_nothing_is_claimed(tmp_path: Path) -> None:
     folder = write_experiment(tmp_path / "x", [FakeRun("none")])
     assert background.read(load(folder).runs[0]).empty
@@ -39,8 +44,24 @@ def test_share_and_fairness_are_of_the_bottleneck_on_its_path(tmp_path: Path) ->
     run = run_with(tmp_path / "x", rows(bps=10e6), sent_bps=30e6)  # 10 beside 20, of 40
     found = background.fairness(run)
     assert found.share == pytest.approx(10e6 / RATE_BPS)
-    assert found.jain == pytest.approx(30**2 / (2 * (10**2 + 20**2)))
+    assert found.jain == pytest.approx(jain(10 * TCP, 30 - 10 * TCP))
     assert summarise(load(tmp_path / "x"))["background_share"].item() == pytest.approx(0.25)
+
+
+def test_headers_of_the_background_are_not_credited_to_the_training(tmp_path: Path) -> None:
+    both = rows(bps=10e6, protocol="tcp") + rows(bps=8e6, protocol="udp")
+    got = 10 * TCP + 8 * UDP
+    full = background.fairness(run_with(tmp_path / "x", both, sent_bps=1e6 * got))  # training sends nothing
+    assert full.jain == pytest.approx(0.5)
+    assert full.share == pytest.approx(18e6 / RATE_BPS)  # as received
+    assert background.fairness(run_with(tmp_path / "y", both, sent_bps=2e6 * got)).jain == pytest.approx(1.0)
+
+
+def test_without_an_mtu_the_share_is_told_and_fairness_is_not(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "x", rows(bps=10e6))
+    old = Run(run.folder, run.manifest | {"network": {**run.manifest["network"], "mtu": None}})
+    assert background.fairness(old).share == pytest.approx(0.25)
+    assert math.isnan(background.fairness(old).jain)
 
 
 def test_flows_that_meet_no_bottleneck_have_no_share(tmp_path: Path) -> None:

@@ -45,6 +45,24 @@ def test_parts_are_means_over_the_valid_repeats(tmp_path: Path) -> None:
     assert bars(figure)["none-train-0 compute"].get_width() == pytest.approx(0.2 * 200)
 
 
+def test_a_run_that_did_not_record_every_part_is_left_out_and_counted(tmp_path: Path) -> None:
+    runs = [FakeRun("none"), FakeRun("3lc"), FakeRun("topk-0.1", repeat=1), FakeRun("topk-0.1", repeat=2, step_s=0.1)]
+    folder = write_experiment(tmp_path / "x", runs)
+    for old in ("3lc-train-0", "topk-0.1-train-1"):
+        rewrite(folder / old, "steps", encode_s=np.nan)
+    figure = breakdown.draw(load(folder))
+    assert figure is not None
+    assert {gid.rpartition(" ")[0] for gid in bars(figure)} == {"none-train-0", "topk-0.1-train-1"}
+    assert bars(figure)["topk-0.1-train-1 compute"].get_width() == pytest.approx(0.2 * 100)  # of the other repeat
+    said = texts(figure).replace("\n", " ")
+    assert "Not shown: 2 runs that did not record every part of a step." in said
+    assert "nan" not in said
+    rewrite(folder / "none-train-0", "steps", encode_s=np.nan)
+    rewrite(folder / "topk-0.1-train-2", "steps", encode_s=np.nan)
+    assert breakdown.reason(load(folder)) == "no run recorded every part of its steps"
+    assert breakdown.draw(load(folder)) is None
+
+
 def test_bits_are_drawn_step_by_step_with_push_and_pull_apart(tmp_path: Path) -> None:
     server = FakeRun("3lc-ps", manifest={"workers": [{"rank": rank, "pattern": "server"} for rank in range(4)]})
     folder = write_experiment(tmp_path / "x", [FakeRun("none"), server])

@@ -32,9 +32,33 @@ def test_runs_are_one_row_each_with_their_cell_in_si_units(tmp_path: Path) -> No
 def test_every_table_has_run_and_cell_in_front(tmp_path: Path, table: str) -> None:
     results = load(swept(tmp_path))
     frame = getattr(results.frames, table)
-    assert list(frame.columns) == [*CONTEXT, "topology.bottleneck.rate_bps", "repeat", "valid", *frames.all_columns(table)]
+    assert list(frame.columns) == [*CONTEXT, "topology.bottleneck.rate_bps", "repeat", "valid", "apart", *frames.all_columns(table)]
     assert frame.groupby("run").size().to_dict() == {run.slug: len(getattr(run, table)) for run in results.runs}
     assert set(frame.loc[frame["topology.bottleneck.rate_bps"] == 1e7, "run"]) == {run.slug for run in results.runs[:2]}
+
+
+def test_rows_of_runs_that_stand_apart_say_so_in_every_table(tmp_path: Path) -> None:
+    stranger = FakeRun("topk-0.1", manifest={"experiment": "other"})
+    results = load(write_experiment(tmp_path / "quick", [FakeRun("none"), FakeRun("none", repeat=1), stranger]))
+    for table in ("steps", "evals", "links", "events"):
+        frame = getattr(results.frames, table)
+        assert frame["apart"].dtype == bool
+        assert frame.groupby("run", observed=True)["apart"].unique().map(list).to_dict() == {
+            run.slug: [run.slug == stranger.slug] for run in results.runs
+        }
+    assert results.frames.links["valid"].all()
+
+
+def test_schemes_are_one_row_a_cell_with_the_medians_of_their_repeats_and_no_run_that_stands_apart(tmp_path: Path) -> None:
+    cells = [{"topology.bottleneck.rate": rate} for rate in (1e7, 4e7)]
+    runs = [FakeRun("none", step_s=step_s, repeat=n, cell=cell) for cell in cells for n, step_s in enumerate((0.2, 0.25, 0.4))]
+    runs.append(FakeRun("topk-0.1", cell=cells[0], manifest={"experiment": "other"}))
+    schemes = load(write_experiment(tmp_path / "quick", runs)).frames.schemes
+    assert schemes["topology.bottleneck.rate_bps"].to_list() == [1e7, 4e7]
+    assert schemes["throughput_samples_s"].to_list() == pytest.approx([512, 512])
+    assert schemes[["repeats", "left_out"]].to_numpy().tolist() == [[3, 0], [3, 0]]
+    assert (schemes["speedup_low"] < 1).all() and (schemes["speedup_high"] > 1).all()
+    assert not {"run", "repeat", "seed", "status", "reason", "apart"} & set(schemes.columns)
 
 
 def test_a_killed_run_and_a_missing_one_stand_beside_the_others(folder: Path) -> None:
@@ -48,7 +72,7 @@ def test_a_killed_run_and_a_missing_one_stand_beside_the_others(folder: Path) ->
 def test_columns_runs_and_rows_can_be_chosen(folder: Path) -> None:
     tables = load(folder).frames
     chosen = tables.read("links", ["t_s", "backlog_bytes"], runs=["3lc-train-0", "none-train-0"], filters=[("source", "==", "s1")])
-    assert list(chosen.columns) == [*CONTEXT, "repeat", "valid", "t_s", "backlog_bytes"]
+    assert list(chosen.columns) == [*CONTEXT, "repeat", "valid", "apart", "t_s", "backlog_bytes"]
     assert chosen["run"].value_counts().to_dict() == {"3lc-train-0": 205, "none-train-0": 205}
     assert chosen["run"].iloc[0] == "3lc-train-0"
     assert tables.read("steps", runs=[]).empty

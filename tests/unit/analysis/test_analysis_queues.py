@@ -95,9 +95,44 @@ def test_table_and_figures_look_at_the_same_queue(tmp_path: Path) -> None:
 
 
 def test_the_rate_of_the_moment_counts(samples: pd.DataFrame) -> None:
-    assert queues.summed_up(queues.busiest(samples.assign(rate_bps=20e6))).p95_s == pytest.approx(0.018)
-    assert math.isnan(queues.summed_up(queues.busiest(samples.assign(rate_bps=0.0))).p95_s)
-    assert math.isnan(queues.summed_up(queues.busiest(samples.iloc[:0])).mean_s)
+    steps = pd.DataFrame({"rank": [0], "t_s": [0.0], "step_s": [5.0]})
+    assert queues.summed_up(queues.busiest(samples.assign(rate_bps=20e6)), steps).p95_s == pytest.approx(0.018)
+    assert math.isnan(queues.summed_up(queues.busiest(samples.assign(rate_bps=0.0)), steps).p95_s)
+    assert math.isnan(queues.summed_up(queues.busiest(samples.iloc[:0]), steps).mean_s)
+
+
+def test_evaluations_count_for_no_wait_and_no_share_of_the_time_but_are_drawn_over_time(tmp_path: Path) -> None:
+    folder = write_experiment(tmp_path / "x", [FakeRun("none", peak_bytes=45_000)])
+    run = folder / "none-train-0"
+    rewrite(run, "steps", t_s=lambda steps: steps["t_s"] + np.where(steps["step"] < 10, 0.0, 5.0))  # from 2.5 to 7.5 s it evaluates
+    rewrite(run, "links", t_s=lambda links: 2 * links["t_s"])
+    rewrite(run, "links", backlog_bytes=lambda links: links["backlog_bytes"].where(~links["t_s"].between(2.5, 7.5, inclusive="neither"), 0))
+    results = load(folder)
+    assert len(queues.training_samples(results.runs[0])) == 2 * 200
+    row = summarise(results).iloc[0]  # of 200 samples each way 101 lie in steps, and of these 90 find something waiting
+    assert (row["queue_mean_s"], row["queue_p95_s"]) == pytest.approx((0.0045 * 100 / 101, 0.009))
+    shares = backlog_share.draw(results)
+    assert shares is not None
+    assert xy(lines(shares)["none share"])[1][0] == pytest.approx(90 / 101)
+    assert "Without the time of evaluations." in texts(shares).replace("\n", " ")
+    over_time = backlog.draw(results)
+    assert over_time is not None
+    assert len(xy(lines(over_time)["none-train-0 s1 → s2"])[0]) == 200
+
+
+def test_a_sample_is_within_a_step_from_its_begin_to_its_end() -> None:
+    steps = pd.DataFrame({"rank": [0, 0, 0, 1], "t_s": [3.0, 1.0, np.nan, 0.0], "step_s": [np.nan, 1.0, 1.0, 9.0]})
+    samples = pd.DataFrame({"t_s": [0.5, 1.0, 1.5, 2.0, 2.1, 3.5]})
+    assert queues.within_steps(samples, steps)["t_s"].to_list() == [1.0, 1.5, 2.0]
+    assert queues.within_steps(samples, steps[steps["rank"] == 1]).empty
+
+
+def test_a_queue_that_was_sampled_between_steps_only_has_no_shares(tmp_path: Path) -> None:
+    folder = write_experiment(tmp_path / "x", [FakeRun("none")])
+    rewrite(folder / "none-train-0", "steps", step_s=1e-4, t_s=lambda steps: steps["t_s"] + 0.01)
+    results = load(folder)
+    assert backlog_share.reason(results) == "no run sampled its bottleneck's queue during a step"
+    assert summarise(results)["queue_mean_s"].isna().all()
 
 
 def test_the_summary_has_the_waits_and_follows_the_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from synthetic_results import FakeRun, write_experiment
 
 from analysis import load, summarise
-from analysis.summary import by_scheme, swept_columns, write_summary
+from analysis.summary import ENDS, by_scheme, swept_columns, write_summary
 
 
 def test_every_value_is_what_a_hand_works_out(folder: Path) -> None:
@@ -93,7 +93,7 @@ def test_repeats_share_an_interval_and_an_invalid_one_is_left_out(tmp_path: Path
     runs.append(FakeRun("none", step_s=1.0, repeat=3, invalid_reasons=("bad",)))
     table = summarise(load(write_experiment(tmp_path / "x", runs)))
     assert table["interval"].to_list()[:3] == ["95 % Student t over 3 repeats"] * 3
-    assert table["interval"].to_list()[3] == "95 % bootstrap over 1 s windows"
+    assert table["interval"].to_list()[3] == "95 % bootstrap over 1 s windows"  # of 20 s
     bars = by_scheme(table)
     assert len(bars) == 1
     assert bars["throughput_samples_s"].item() == pytest.approx(640)  # the median
@@ -109,6 +109,46 @@ def test_a_repeat_that_never_got_there_counts_as_later_than_any_that_did(tmp_pat
     rows = by_scheme(table).set_index("scheme")
     assert rows["time_to_accuracy_s"].to_dict() == pytest.approx({"none": 5.0, "topk-0.1": 4.0, "3lc": math.nan}, nan_ok=True)
     assert rows["reached"].to_dict() == {"none": 1, "topk-0.1": 2, "3lc": 1}
+
+
+def test_accuracy_time_and_speedup_have_intervals_over_their_repeats_too(tmp_path: Path) -> None:
+    runs = [FakeRun("none", step_s=0.25)]
+    runs += [FakeRun("topk-0.1", step_s=0.1 + 0.01 * n, accuracies=(0.5, 0.6, 0.88 + 0.01 * n), repeat=n) for n in range(3)]
+    table = summarise(load(write_experiment(tmp_path / "x", runs)))
+    row = by_scheme(table).set_index("scheme").loc["topk-0.1"]
+    half = 4.303 * 0.01 / math.sqrt(3)  # of Student's interval
+    assert [row["final_accuracy"], row["final_accuracy_low"], row["final_accuracy_high"]] == pytest.approx([0.89, 0.89 - half, 0.89 + half])
+    assert [row["time_to_accuracy_low_s"], row["time_to_accuracy_high_s"]] == pytest.approx([2.2 - 20 * half, 2.2 + 20 * half])
+    assert row["speedup_low"] == pytest.approx(row["throughput_low"] / 512)
+    assert row["speedup_high"] == pytest.approx(row["throughput_high"] / 512)
+    ends = ["final_accuracy_low", "time_to_accuracy_low_s", "speedup_low"]
+    assert table[ends].isna().all(axis=1).to_list() == [True, False, False, False]  # a single run says nothing of others
+
+
+def test_no_accuracy_is_above_one(tmp_path: Path) -> None:
+    runs = [FakeRun("none", accuracies=(0.5, 0.6, last), repeat=n) for n, last in enumerate((0.9, 0.99))]
+    row = summarise(load(write_experiment(tmp_path / "x", runs))).iloc[0]
+    assert (row["final_accuracy_low"], row["final_accuracy_high"]) == (pytest.approx(0.3733, abs=1e-3), 1.0)
+
+
+@pytest.mark.parametrize("count", [5, 6])
+def test_the_interval_of_the_time_is_open_where_a_repeat_never_got_there(tmp_path: Path, count: int) -> None:
+    spec = {"workload": {"kind": "train", "batch_size": 32, "target_accuracy": 0.85}}
+    runs = [FakeRun("3lc", step_s=0.1 * n, manifest={"spec": spec}, repeat=n) for n in range(1, count)]
+    runs.append(FakeRun("3lc", accuracies=(0.1, 0.2, 0.3), manifest={"spec": spec}, repeat=count))
+    row = by_scheme(summarise(load(write_experiment(tmp_path / "x", runs)))).iloc[0]
+    assert row["time_to_accuracy_s"] == pytest.approx({5: 6.0, 6: 7.0}[count])
+    assert row["time_to_accuracy_low_s"] == pytest.approx({5: math.nan, 6: 2.0}[count], nan_ok=True)  # of 5, no order covers 95 %
+    assert math.isnan(row["time_to_accuracy_high_s"])
+
+
+def test_repeats_none_of_which_is_valid_have_a_median_without_an_interval(tmp_path: Path) -> None:
+    runs = [FakeRun("none", step_s=step_s, repeat=n, invalid_reasons=("bad",)) for n, step_s in enumerate((0.25, 0.2, 0.16))]
+    runs.append(FakeRun("3lc", invalid_reasons=("bad",)))
+    rows = by_scheme(summarise(load(write_experiment(tmp_path / "x", runs)))).set_index("scheme")
+    assert rows.loc["none", "throughput_samples_s"] == pytest.approx(640)
+    assert rows.loc["none", [*ENDS, "interval"]].isna().all()
+    assert rows.loc["3lc", "throughput_low"] == pytest.approx(512)  # that of its windows
 
 
 WIDER = {"spec": {"workload": {"kind": "train", "batch_size": 32}, "topology": {"kind": "dumbbell", "workers": 8}}}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from stored_results import change, copy_of
+from synthetic_results import FakeRun, write_experiment
 
 from analysis import ResultsError, load, summarise, write_report
 from analysis.figures import FIGURES
@@ -110,6 +111,15 @@ def test_conditions_and_what_became_of_them_are_told(tmp_path: Path) -> None:
     assert "<td>at 4 s</td><td>bottleneck rate 5 Mbit/s</td>" in text
     assert "<td>at 8 s</td><td>bottleneck rate 40 Mbit/s, delay 20 ms</td>" in text
     assert "bottleneck: down" in text.partition('id="runs"')[2]
+
+
+def test_intervals_over_repeats_stand_under_their_medians_and_may_be_open(tmp_path: Path) -> None:
+    text = unescape(render(copy_of("train", tmp_path)))
+    row = text.partition("<tbody>")[2].partition("Top-k 0.1<")[2].partition("</tr>")[0]
+    assert all(f"<small>{ends}</small>" in row for ends in ("322 to 578", "1.43 to 2.57", "60.9 to 76.0", "to 60.4 %; 7.1 to 9.3 s"))
+    spec = {"spec": {"workload": {"kind": "train", "batch_size": 32, "target_accuracy": 0.85}}}
+    runs = [FakeRun("none", step_s=0.1 * n, accuracies=(0.9 * (n < 6),), repeat=n, manifest=spec) for n in range(1, 7)]
+    assert "<small>to 85.0 %; from 2.0 s</small>" in render(write_experiment(tmp_path / "open", runs))
 
 
 def test_repeats_are_one_row_and_every_run_has_its_part(tmp_path: Path) -> None:
