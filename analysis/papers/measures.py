@@ -23,7 +23,7 @@ from analysis.papers.claims import TOLERANCE, Experiments, Sample
 from analysis.words import cell_words
 
 EVERY, SLOWEST, FASTEST = slice(None), slice(1), slice(-1, None)
-FEW_STEPS = 5  # a throughput of fewer is known no better than a published gain has to be met
+FEW_STEPS, SHORT_S = 10, 10.0  # what fewer steps, or less time, tell is known no better than a published gain has to be met
 STANDARD_ERRORS = 2.0  # within which two accuracies are not told apart
 Compare = Callable[[Run, Run], Sample]
 
@@ -144,42 +144,38 @@ def _planned_schemes(results: Results) -> set[str]:
     return {str(scheme.get("slug")) for scheme in told} | set(results.schemes)
 
 
-def _quotient(one: tuple[float, float], other: tuple[float, float], steps: int) -> Sample:
-    """Return a quotient of two runs' values, each with the share that it may be off by.
-
-    Beside these it is as uncertain as a valid run's network may be, or much more where few steps were measured.
-    """
-    value, own = one[0] / other[0], one[1] + other[1]
-    few = steps < FEW_STEPS
-    return Sample(f"{steps} steps" if few else "", value, value * (own + (TOLERANCE if few else TRUE_WITHIN)))
-
-
 def _faster(one: Run, other: Run) -> Sample:
-    return _quotient(_throughput(one), _throughput(other), _fewest_steps(one, other))
+    rates = [metrics.throughput_samples_s(run.steps) for run in (one, other)]
+    # the few windows of a short run are mostly a controller on its way: they tell what it did, not how it scatters
+    own = 0.0 if _is_short(one, other) else sum(map(_share, rates, (metrics.throughput_interval(run.steps) for run in (one, other))))
+    return _factor(one, other, rates[0] / rates[1], own)
 
 
 def _faster_once_settled(one: Run, other: Run) -> Sample:
-    return _quotient(_median_step_s(other), _median_step_s(one), _fewest_steps(one, other))
+    steps_s = [run.steps.loc[run.steps["rank"] == 0, "step_s"] for run in (other, one)]
+    medians_s = [float(each.median()) for each in steps_s]
+    own = sum(map(_share, medians_s, (metrics.median_interval(each.tolist()) for each in steps_s)))
+    return _factor(one, other, medians_s[0] / medians_s[1], own)
 
 
-def _fewest_steps(*runs: Run) -> int:
-    return min(metrics.step_count(run.steps) for run in runs)
+def _factor(one: Run, other: Run, value: float, own: float) -> Sample:
+    """Return a factor between two runs, whose values may be off by a share of their own.
+
+    Beside that it is as uncertain as a valid run's network may be, or much more where the runs were short.
+    """
+    steps = min(metrics.step_count(run.steps) for run in (one, other))
+    margin = own + (TOLERANCE if _is_short(one, other) else TRUE_WITHIN)
+    return Sample(f"{steps} steps" if steps < FEW_STEPS else "", value, value * margin)
+
+
+def _is_short(*runs: Run) -> bool:
+    return any(metrics.step_count(run.steps) < FEW_STEPS or run.steps.loc[run.steps["rank"] == 0, "step_s"].sum() < SHORT_S for run in runs)
 
 
 def _points(mine: pd.Series, theirs: pd.Series) -> Sample:
     """Return the difference of two evaluations: as uncertain as so many test images make it."""
     variance = sum(row["accuracy"] * (1 - row["accuracy"]) / row["samples"] for row in (mine, theirs))
     return Sample("", 100 * (mine["accuracy"] - theirs["accuracy"]), 100 * STANDARD_ERRORS * math.sqrt(variance))
-
-
-def _throughput(run: Run) -> tuple[float, float]:
-    value = metrics.throughput_samples_s(run.steps)
-    return value, _share(value, metrics.throughput_interval(run.steps))
-
-
-def _median_step_s(run: Run) -> tuple[float, float]:
-    steps_s = run.steps.loc[run.steps["rank"] == 0, "step_s"]
-    return float(steps_s.median()), _share(float(steps_s.median()), metrics.median_interval(steps_s.tolist()))
 
 
 def _share(value: float, interval: metrics.Interval) -> float:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from synthetic_results import WORKERS, FakeRun, rewrite, write_experiment
 
-from analysis import load
+from analysis import load, metrics
 from analysis.papers import hold, papers, write
 from analysis.papers.claims import AtLeast, Claim, Factor, Finding, Paper, Sample, Study
 from analysis.papers.drawing import COLOURS, draw
@@ -164,11 +164,24 @@ def test_a_gain_is_of_valid_runs_in_the_same_cell_and_the_slowest_link_comes_fir
 
 
 def test_factors_of_few_steps_may_be_off_by_much(tmp_path):
-    found = experiments(tmp_path, FakeRun("none", step_s=0.2, steps=4), FakeRun("dc2", step_s=0.1), FakeRun("3lc", step_s=0.1, steps=5))
+    runs = [FakeRun("none", step_s=2.0, steps=9), FakeRun("dc2", step_s=1.0, steps=10), FakeRun("3lc", step_s=1.0, steps=10)]
+    found = experiments(tmp_path, *runs, FakeRun("qsgd", step_s=0.5, steps=10))
     (few,) = faster(found, "study", "dc2", "none")
+    (brief,) = faster(found, "study", "dc2", "qsgd")
     (enough,) = faster(found, "study", "dc2", "3lc")
-    assert (few.where, few.margin) == ("4 steps", pytest.approx(0.4))
+    assert (few.where, few.margin) == ("9 steps", pytest.approx(0.4))
+    assert (brief.where, brief.margin) == ("", pytest.approx(0.1))
     assert (enough.where, enough.margin) == ("", pytest.approx(0.02))
+
+
+def test_a_throughput_may_be_off_by_what_its_windows_say(tmp_path):
+    found = experiments(tmp_path, FakeRun("none", step_s=1.0, steps=12), FakeRun("dc2", step_s=1.0, steps=12))
+    rewrite(tmp_path / "study/none-train-0", "steps", step_s=lambda steps: 1.0 + 0.5 * (steps["step"] % 2))
+    found = {"study": load(tmp_path / "study")}
+    interval = metrics.throughput_interval(found["study"].runs[0].steps)
+    (gain,) = faster(found, "study", "dc2", "none")
+    assert gain.margin == pytest.approx(gain.value * (0.02 + (interval.high - interval.low) / 2 / (WORKERS * 32 / 1.25)), rel=0.2)
+    assert gain.margin > 0.05
 
 
 def test_a_cell_is_chosen_by_its_rate_even_if_nothing_in_it_counts(tmp_path):
