@@ -47,7 +47,7 @@ def section() -> str:
     return f"""## How long does a report take?
 A sweep of 100 training runs of 12 s with {REPORT_SAMPLES} link samples each, made of stored ones, 4 schemes in 25 cells:
 {report_s:.1f} s ({report_cpu_s:.1f} s of processors) for summary, tables, figures (PNG and PDF) and report.html, of {size_mb:.1f} MB;
-{report_mb:.0f} MB of memory at the most, all its processes together. Asked for: under 20 s and 1 GB.
+{report_mb:.0f} MB of memory, all its processes together, seen every 50 ms. Asked for: under 20 s and 1 GB.
 
 ## How long does it take to load ten million link samples?
 100 runs of {LOAD_SAMPLES} samples; memory of the whole process at its largest, seen every 50 ms. Asked for: under 10 s.

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from analysis import style
 from analysis.papers.claims import Finding, Verdict
 
-ROW_IN = 0.72
+ROW_IN = 0.84
 PUBLISHED, ASKED = "#c8c8c8", "#e8e8e8"
 COLOURS: dict[Verdict, str] = {  # of Paul Tol's muted palette
     "reproduced": "#117733",

@@ -82,7 +82,7 @@ NETSENSE = Scheme(
     "netsense",
     "NetSenseML",
     styles.VERMILLION,
-    "*",
+    "X",
     "NetSenseML: the ratio follows the sensed bandwidth-delay product (constants as recalled; see docs/schemes.md)",
     _netsense,
     _NETSENSE_PARAMETERS,
