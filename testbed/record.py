@@ -9,7 +9,7 @@ import platform
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.json
+
+Opener = Callable[[str, int], int]  # as of `open`
 
 SCHEMA = 1
 TABLES = {
@@ -65,16 +67,13 @@ def _whole(path: Path) -> Iterator[Path]:
         raise
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None if it is missing or damaged."""
+def read_json(path: Path, opener: Opener | None = None) -> dict[str, Any] | None:
+    """Read a JSON object; None if it is missing or damaged, or the opener refuses what has its name."""
     try:
-        return _object(path.read_text())
+        with open(path, opener=opener) as file:
+            content = json.load(file)
     except (OSError, ValueError):
         return None
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    content = json.loads(text)
     return content if isinstance(content, dict) else None
 
 
@@ -146,7 +145,7 @@ class RunFolder:
     def workers(self) -> list[dict[str, Any]]:
         """Return what each worker said at its end, in order of rank."""
         files = {int(rank): path for path in self.stream.glob("worker-*.json") if (rank := path.stem.rpartition("-")[2]).isdecimal()}
-        return [content for rank in sorted(files) if (content := _read_theirs(files[rank])) is not None]
+        return [content for rank in sorted(files) if (content := read_json(files[rank], itself)) is not None]
 
     def measured_window(self) -> tuple[float, float] | None:
         """Return the monotonic times at which worker 0 began and ended its measured steps."""
@@ -187,15 +186,6 @@ def itself(path: str, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", path)
     return descriptor
-
-
-def _read_theirs(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object from a folder that others write to as well; None if it is missing or damaged, or no file."""
-    try:
-        with open(path, opener=itself) as file:
-            return _object(file.read())
-    except (OSError, ValueError):
-        return None
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
